@@ -1,0 +1,182 @@
+import { type DecisionRecord, type WorkerIdentity, workerKey } from "@baton/domain";
+import { Fleet, type FleetChange, LeaseLedger, type Probe, type WorkerView } from "@baton/fleet";
+import { fail, ok } from "@baton/kit";
+import { type ClaimAnswer, HandleBroker, type HandleClaim, TransferLedger } from "@baton/transfer";
+import {
+  type DecodeLease,
+  type DecodeView,
+  ownLoad,
+  refusal,
+  scoreDecode,
+} from "./decode-score.ts";
+import type {
+  DecodePoolOptions,
+  DecodeStats,
+  Reservation,
+  ReserveRequest,
+  ReserveResult,
+} from "./decode-types.ts";
+import { pickCheapest, pickNext } from "./pick.ts";
+import { type AttemptKey, attemptKey, type Moment, tokensOrGuess } from "./request.ts";
+
+/** All that the decode-scheduler knows: its pool, the ledger of transfers, the broker of handles. */
+export class DecodePool {
+  readonly fleet: Fleet;
+  readonly #options: DecodePoolOptions;
+  readonly #leases = new LeaseLedger<DecodeLease>();
+  readonly #transfers = new TransferLedger();
+  readonly #broker = new HandleBroker();
+  readonly #view: DecodeView;
+  /** Live attempts, so that a repeated `reserve` gets the same answer and holds once. */
+  readonly #reserved = new Map<string, ReserveResult>();
+  #turn = 0;
+
+  constructor(options: DecodePoolOptions) {
+    this.#options = options;
+    this.fleet = new Fleet({ model: options.model, workers: options.workers });
+    this.#view = { fleet: this.fleet, leases: this.#leases, transfers: this.#transfers, options };
+  }
+
+  /** Chooses, and holds KV room and link bytes at once, before any prefill starts. */
+  reserve(request: ReserveRequest, moment: Moment): ReserveResult {
+    const earlier = this.#reserved.get(attemptKey(request));
+    if (earlier !== undefined) return earlier;
+    const need = this.#needOf(request);
+    const offer = request.offers[0] ?? null;
+    const workers = this.fleet.workers();
+    const candidates = workers.map((worker) =>
+      scoreDecode(this.#view, worker, request, need, moment.nowMs),
+    );
+    const pick =
+      this.#options.policy === "cost"
+        ? pickCheapest(candidates, moment.tieDraw)
+        : pickNext(candidates, this.#turn++);
+    const record: DecisionRecord = {
+      pool: "decode",
+      requestId: request.requestId,
+      attempt: request.attempt,
+      policy: this.#options.policy,
+      wallMs: moment.wallMs,
+      promptTokens: request.promptTokens,
+      candidates,
+      winner: pick.winner,
+      tieDraw: moment.tieDraw,
+      reason: pick.reason,
+    };
+    if (pick.winner === null)
+      return { record, reservation: fail(refusal(pick.reason, candidates)) };
+    const view = this.fleet.get(pick.winner.workerId)!;
+    const isRemote = offer !== null && !offer.isAggregated;
+    this.#hold(request, view, need, isRemote ? offer.worker : null);
+    const decode = this.fleet.address(view);
+    const reservation: Reservation = isRemote
+      ? { kind: "remote", prefill: offer.worker, decode, connector: offer.connector }
+      : { kind: "local", decode };
+    const result: ReserveResult = { record, reservation: ok(reservation) };
+    this.#reserved.set(attemptKey(request), result);
+    return result;
+  }
+
+  claim(claim: HandleClaim, nowMs: number): ClaimAnswer {
+    if (this.#leases.get(claim.key) === undefined) {
+      return { kind: "refused", reason: "the attempt holds no reservation" };
+    }
+    return this.#broker.claim(claim, nowMs);
+  }
+
+  /** First byte of the decode leg: the transfer is over. */
+  firstByte(request: AttemptKey): void {
+    const key = attemptKey(request);
+    this.#transfers.release(key);
+    this.#broker.pulled(key);
+    const lease = this.#leases.get(key);
+    if (lease !== undefined) this.fleet.applySuccess(lease.workerId);
+  }
+
+  /** The attempt is over, however. */
+  ended(request: AttemptKey, workerFault: boolean, nowMs: number): void {
+    const lease = this.#release(attemptKey(request));
+    if (lease !== undefined && workerFault) this.fleet.applyFault(lease.workerId, nowMs);
+  }
+
+  applyProbe(workerId: string, probe: Probe): FleetChange[] {
+    return this.#settleChanges(this.fleet.applyProbe(workerId, probe));
+  }
+
+  applyUnreachable(workerId: string, reason: string): FleetChange[] {
+    return this.#settleChanges(this.fleet.applyUnreachable(workerId, reason));
+  }
+
+  releaseOwner(owner: string): number {
+    return this.#endAll(this.#leases.releaseOwner(owner));
+  }
+
+  /** Ends what is overdue. Returns how many leases and handles: above zero means lost messages. */
+  sweep(nowMs: number): number {
+    return this.#endAll(this.#leases.releaseOverdue(nowMs)) + this.#broker.sweep(nowMs).length;
+  }
+
+  stats(): DecodeStats {
+    return {
+      leases: this.#leases.size,
+      transfers: this.#transfers.size,
+      openHandles: this.#broker.openCount,
+      workers: this.fleet.workers().map((worker) => ({
+        workerId: worker.config.workerId,
+        leases: ownLoad(this.#view, worker).sequences,
+        kvTokens: ownLoad(this.#view, worker).kvTokens,
+        ingressBytes: this.#transfers.ingressBytes(worker.config.workerId),
+      })),
+    };
+  }
+
+  #hold(
+    request: ReserveRequest,
+    view: WorkerView,
+    need: { readonly promptTokens: number; readonly outputTokens: number },
+    prefill: WorkerIdentity | null,
+  ): void {
+    const key = attemptKey(request);
+    const worker = workerKey({ workerId: view.config.workerId, incarnation: view.incarnation! });
+    this.#leases.grant({
+      key,
+      worker,
+      workerId: view.config.workerId,
+      owner: request.owner,
+      deadlineMs: request.deadlineMs,
+      kvTokens: need.promptTokens + need.outputTokens,
+    });
+    if (prefill === null) return;
+    const bytes = need.promptTokens * this.#options.profile.kvBytesPerToken;
+    this.#transfers.reserve({ key, from: prefill.workerId, to: view.config.workerId, bytes });
+  }
+
+  #needOf(request: ReserveRequest): { promptTokens: number; outputTokens: number } {
+    const { outputTokensDefault } = this.#options;
+    return {
+      promptTokens: tokensOrGuess(request.promptTokens, request.promptBytes),
+      outputTokens: request.maxOutputTokens ?? outputTokensDefault,
+    };
+  }
+
+  #settleChanges(changes: FleetChange[]): FleetChange[] {
+    for (const change of changes) {
+      if (change.kind !== "incarnation" || change.ended === null) continue;
+      const ended = workerKey({ workerId: change.workerId, incarnation: change.ended });
+      this.#endAll(this.#leases.releaseWorker(ended));
+    }
+    return changes;
+  }
+
+  #release(key: string): DecodeLease | undefined {
+    this.#reserved.delete(key);
+    this.#transfers.release(key);
+    this.#broker.released(key);
+    return this.#leases.release(key);
+  }
+
+  #endAll(leases: readonly DecodeLease[]): number {
+    for (const lease of leases) this.#release(lease.key);
+    return leases.length;
+  }
+}
