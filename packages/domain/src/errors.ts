@@ -58,12 +58,26 @@ export const errorCatalogue = {
     "There is no such route.",
     "See docs/api.md for the routes.",
   ),
+  BATON_METHOD_NOT_ALLOWED: entry(
+    "client",
+    405,
+    false,
+    "The route exists, with another method.",
+    "Use a method that the Allow header lists.",
+  ),
   BATON_CLIENT_CLOSED: entry(
     "client",
     499,
     true,
     "The client closed the connection before the answer ended.",
     "Nothing to do on the server.",
+  ),
+  BATON_INTERNAL: entry(
+    "self",
+    500,
+    false,
+    "Baton failed in a way that it has no name for.",
+    "Report it with the log line of this request.",
   ),
   BATON_SATURATED: entry(
     "self",
@@ -205,6 +219,13 @@ export const errorCatalogue = {
     "NATS cannot be reached at start.",
     "Check bus.url and that nats-server runs, or leave bus.url out for the embedded bus.",
   ),
+  BATON_BUS_UNAUTHORIZED: entry(
+    "bus",
+    null,
+    false,
+    "NATS refuses the credentials.",
+    "Check the user and password, token, seed file or credentials file of the bus.",
+  ),
   BATON_BUS_FORBIDDEN: entry(
     "bus",
     500,
@@ -232,6 +253,13 @@ export const errorCatalogue = {
     false,
     "The configuration has problems; all are listed.",
     "Mend each listed key; exit code 64.",
+  ),
+  BATON_TRACE_INVALID: entry(
+    "client",
+    null,
+    false,
+    "A trace file cannot be read or has a broken row.",
+    "Mend the file and line that the message names.",
   ),
   BATON_PORT_IN_USE: entry(
     "self",

@@ -31,7 +31,8 @@ export interface Bus {
 
   /**
    * Errors: BATON_BUS_NO_RESPONDER at once, BATON_BUS_DEADLINE, BATON_BUS_PAYLOAD_TOO_LARGE before
-   * anything is sent, BATON_BUS_HANDLER_FAILED, BATON_BUS_CLOSED, BATON_BUS_FORBIDDEN.
+   * anything is sent, BATON_BUS_HANDLER_FAILED, BATON_BUS_CLOSED (also at once while reconnecting,
+   * and for requests in flight when the connection goes), BATON_BUS_FORBIDDEN, BATON_SATURATED.
    */
   request(
     subject: string,

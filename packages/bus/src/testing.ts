@@ -1,0 +1,5 @@
+export {
+  type NatsServer,
+  type NatsServerOptions,
+  startNatsServer,
+} from "./nats-server.ts";
