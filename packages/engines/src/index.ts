@@ -1,0 +1,7 @@
+export {
+  createEngineClient,
+  type EngineClientOptions,
+  type EngineCredentials,
+  type EngineHttpClient,
+  keepAliveIdleMsMax,
+} from "./engine-client.ts";
