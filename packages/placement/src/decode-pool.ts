@@ -93,10 +93,12 @@ export class DecodePool {
     if (lease !== undefined) this.fleet.applySuccess(lease.workerId);
   }
 
-  /** The attempt is over, however. */
-  ended(request: AttemptKey, workerFault: boolean, nowMs: number): void {
+  /** The attempt is over, however. Returns the worker that was held, null when none was any more. */
+  ended(request: AttemptKey, workerFault: boolean, nowMs: number): string | null {
     const lease = this.#release(attemptKey(request));
-    if (lease !== undefined && workerFault) this.fleet.applyFault(lease.workerId, nowMs);
+    if (lease === undefined) return null;
+    if (workerFault) this.fleet.applyFault(lease.workerId, nowMs);
+    return lease.workerId;
   }
 
   applyProbe(workerId: string, probe: Probe): FleetChange[] {
@@ -114,6 +116,19 @@ export class DecodePool {
   /** Ends what is overdue. Returns how many leases and handles: above zero means lost messages. */
   sweep(nowMs: number): number {
     return this.#endAll(this.#leases.releaseOverdue(nowMs)) + this.#broker.sweep(nowMs).length;
+  }
+
+  leasesByWorker(): Map<string, number> {
+    return new Map(
+      this.fleet
+        .workers()
+        .map((worker) => [worker.config.workerId, ownLoad(this.#view, worker).sequences]),
+    );
+  }
+
+  /** The decode side hashes nothing yet. */
+  indexBlockSizes(): number[] {
+    return [];
   }
 
   stats(): DecodeStats {

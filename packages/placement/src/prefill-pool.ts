@@ -102,10 +102,15 @@ export class PrefillPool {
     this.#charge(asked, cost, promptTokens, moment.nowMs);
   }
 
-  /** Handed back before anything was dispatched, or failed: nothing will come of it. */
-  withdrawn(request: AttemptKey, workerFault: boolean, nowMs: number): void {
+  /**
+   * Handed back before anything was dispatched, or failed: nothing will come of it. Returns the
+   * worker that was charged, null when the attempt held nothing any more.
+   */
+  withdrawn(request: AttemptKey, workerFault: boolean, nowMs: number): string | null {
     const lease = this.#withdraw(attemptKey(request), nowMs);
-    if (lease !== undefined && workerFault) this.fleet.applyFault(lease.workerId, nowMs);
+    if (lease === undefined) return null;
+    if (workerFault) this.fleet.applyFault(lease.workerId, nowMs);
+    return lease.workerId;
   }
 
   /** The prefill leg was answered: load ends, promised blocks wait for their events. */
@@ -160,6 +165,15 @@ export class PrefillPool {
       if (size !== null) sizes.add(size);
     }
     return [...sizes].sort((left, right) => left - right);
+  }
+
+  leasesByWorker(): Map<string, number> {
+    const counts = new Map<string, number>();
+    for (const { config } of this.fleet.workers()) {
+      const name = this.#nameOf(config.workerId);
+      counts.set(config.workerId, name === null ? 0 : this.#load.leases.countOnWorker(name));
+    }
+    return counts;
   }
 
   stats(nowMs: number): PrefillStats {

@@ -191,6 +191,8 @@ export const frontendBeat = message(
 
 const workerView = struct({
   workerId: text,
+  /** For /tokenize; plans carry their own addresses. */
+  url: text,
   incarnation: nullable(text),
   state: oneOf<"unknown" | "up" | "down" | "draining">("unknown", "up", "down", "draining"),
   reason: text,

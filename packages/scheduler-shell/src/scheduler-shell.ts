@@ -1,0 +1,345 @@
+import type {
+  BatonError,
+  DecisionRecord,
+  EngineDialect,
+  KvBatch,
+  KvFeedState,
+  Pool,
+  WorkerRole,
+} from "@baton/domain";
+import { type Fleet, type FleetChange, type Probe, requiredSignals } from "@baton/fleet";
+import type {
+  Bus,
+  BusSubscription,
+  Clock,
+  EngineClient,
+  GetAnswer,
+  KvEventSource,
+  Logger,
+  Metrics,
+  TimerHandle,
+  Timers,
+} from "@baton/ports";
+import {
+  decisionsQuery,
+  fleet as fleetMessage,
+  frontendBeat,
+  type MessageOf,
+  outcome,
+  subjectOf,
+} from "@baton/protocol";
+import { type KvEventsConfig, type WorkerWatch, watchWorkers } from "@baton/worker-watch";
+import { DecisionLog } from "./decision-log.ts";
+import { FrontendBeats, ownerOf } from "./frontend-beats.ts";
+import type { SchedulerMetricDefinitions } from "./scheduler-metrics.ts";
+
+export interface WorkerSettings {
+  readonly workerId: string;
+  readonly url: string;
+  readonly role: WorkerRole;
+  readonly dialect: EngineDialect;
+  readonly connector: string;
+  readonly kvEvents: KvEventsConfig;
+}
+
+export interface PoolSettings {
+  readonly model: string;
+  readonly schedulerId: string;
+  readonly workers: readonly WorkerSettings[];
+  readonly pollIntervalMs: number;
+  readonly pollTimeoutMs: number;
+  readonly decisionsKept: number;
+}
+
+export interface SchedulerPorts {
+  readonly clock: Clock;
+  readonly timers: Timers;
+  readonly logger: Logger;
+  readonly metrics: Metrics<SchedulerMetricDefinitions>;
+  readonly bus: Bus;
+  readonly engineClient: EngineClient;
+  /** Null when this pool follows no KV events. */
+  readonly kvEventSource: KvEventSource | null;
+}
+
+/** What the shell needs of a pool; `PrefillPool` and `DecodePool` have it. */
+export interface SchedulerPool {
+  readonly fleet: Fleet;
+  applyProbe(workerId: string, probe: Probe): FleetChange[];
+  releaseOwner(owner: string, nowMs: number): number;
+  sweep(nowMs: number): number;
+  leasesByWorker(): ReadonlyMap<string, number>;
+  indexBlockSizes(): number[];
+}
+
+const tickMs = 1_000;
+/** Left for the envelope and NATS headers when an answer is fitted to the bus. */
+const payloadMarginBytes = 4_096;
+
+type Outcome = MessageOf<typeof outcome>;
+
+/**
+ * What both schedulers do alike: watch workers, hear frontends, tell the fleet, answer for decisions,
+ * end what is overdue. Decisions are the pool's; this only carries messages to it.
+ */
+export class SchedulerShell {
+  readonly decisions: DecisionLog;
+  readonly #pool: Pool;
+  readonly #settings: PoolSettings;
+  readonly #ports: SchedulerPorts;
+  readonly #state: SchedulerPool;
+  readonly #beats = new FrontendBeats();
+  readonly #subscriptions: BusSubscription[] = [];
+  readonly #feedStates = new Map<string, string>();
+  readonly #onOutcome: (message: Outcome) => void;
+  readonly #onBatch: (workerId: string, batch: KvBatch) => void;
+  readonly #onReset: (workerId: string, reason: string) => void;
+  #watch: WorkerWatch | null = null;
+  #tick: TimerHandle | null = null;
+  #isAsked = false;
+  #isLeaving = false;
+
+  constructor(options: {
+    readonly pool: Pool;
+    readonly settings: PoolSettings;
+    readonly ports: SchedulerPorts;
+    readonly state: SchedulerPool;
+    onOutcome(message: Outcome): void;
+    onBatch(workerId: string, batch: KvBatch): void;
+    onReset(workerId: string, reason: string): void;
+  }) {
+    this.#pool = options.pool;
+    this.#settings = options.settings;
+    this.#ports = options.ports;
+    this.#state = options.state;
+    this.#onOutcome = options.onOutcome;
+    this.#onBatch = options.onBatch;
+    this.#onReset = options.onReset;
+    this.decisions = new DecisionLog(options.settings.decisionsKept);
+    this.#seedMetrics();
+  }
+
+  /** Resolves when every worker was asked once; serving begins before, with what is known. */
+  async start(): Promise<void> {
+    const { bus, timers } = this.#ports;
+    this.#subscriptions.push(
+      bus.subscribe(this.subject("outcome"), {}, ({ payload }) => {
+        const read = this.read(outcome.decode(payload));
+        if (read === null) return;
+        this.heard(read.frontend);
+        this.#onOutcome(read);
+      }),
+      bus.subscribe(this.subject("frontend"), {}, ({ payload }) => this.#onBeat(payload)),
+      bus.serve(this.subject("decisions"), { queue: "scheduler" }, ({ payload }) => {
+        const query = this.read(decisionsQuery.decode(payload)) ?? { requestId: null, limit: 0 };
+        return this.decisions.answer(query, bus.maxPayloadBytes - payloadMarginBytes);
+      }),
+    );
+    this.#watch = watchWorkers({
+      ...this.#settings,
+      ...this.#ports,
+      onProbe: (workerId, probe) => this.#applied(this.#state.applyProbe(workerId, probe)),
+      onBatch: this.#onBatch,
+      onReset: this.#onReset,
+      onFeedState: (workerId, state, reason) => this.#onFeedState(workerId, state, reason),
+    });
+    this.#tick = timers.every(tickMs, () => this.#onTick());
+    await this.#watch.firstRound;
+    this.#isAsked = true;
+    this.#tellFleet();
+    await bus.flush();
+  }
+
+  subject(verb: Parameters<typeof subjectOf>[2]): string {
+    return subjectOf(this.#settings.model, this.#pool, verb);
+  }
+
+  serve(verb: "place" | "reserve" | "handle", handler: (payload: Uint8Array) => Uint8Array): void {
+    const { bus } = this.#ports;
+    this.#subscriptions.push(
+      bus.serve(this.subject(verb), { queue: "scheduler" }, ({ payload }) => handler(payload)),
+    );
+  }
+
+  /** A message, or null after counting why it cannot be read. */
+  read<T>(decoded: { ok: true; value: T } | { ok: false; error: BatonError }): T | null {
+    if (decoded.ok) return decoded.value;
+    const { code, message } = decoded.error;
+    this.#ports.metrics.counter("baton_bus_messages_refused_total", { code }).add();
+    this.#ports.logger.warn({ code, problem: message }, "message refused");
+    return null;
+  }
+
+  heard(frontend: Parameters<typeof ownerOf>[0]): string {
+    const owner = ownerOf(frontend);
+    this.#beats.heard(owner, this.#ports.clock.nowMs());
+    return owner;
+  }
+
+  decided(record: DecisionRecord, error: BatonError | null): void {
+    this.decisions.add(record);
+    const labels = { pool: this.#pool, result: error?.code ?? "chosen" };
+    this.#ports.metrics.counter("baton_scheduler_decisions_total", labels).add();
+  }
+
+  faulted(workerId: string): void {
+    const labels = { pool: this.#pool, worker: workerId };
+    this.#ports.metrics.counter("baton_worker_faults_total", labels).add();
+    this.#watch?.probeNow(workerId);
+  }
+
+  lost(cause: "deadline" | "frontend gone" | "worker restarted", count: number): void {
+    if (count === 0) return;
+    const labels = { pool: this.#pool, cause };
+    this.#ports.metrics.counter("baton_scheduler_leases_lost_total", labels).add(count);
+    this.#ports.logger.warn(
+      { pool: this.#pool, cause, count },
+      "leases ended without their outcome",
+    );
+  }
+
+  /** What keeps requests from being served; empty when nothing does. */
+  missing(): string[] {
+    if (this.#isLeaving) return ["draining"];
+    const missing: string[] = [];
+    if (this.#ports.bus.state() !== "connected") missing.push(`bus is ${this.#ports.bus.state()}`);
+    if (!this.#isAsked) missing.push("workers are being asked");
+    const up = this.#state.fleet.workers().filter((worker) => worker.state === "up");
+    if (this.#isAsked && up.length === 0) missing.push(`no ${this.#pool} worker is up`);
+    return missing;
+  }
+
+  workersAnswer(): GetAnswer {
+    const leases = this.#state.leasesByWorker();
+    const workers = this.#state.fleet.workers().map((worker) => ({
+      workerId: worker.config.workerId,
+      url: worker.config.url,
+      role: worker.config.role,
+      connector: worker.config.connector,
+      state: worker.state,
+      reason: worker.reason,
+      incarnation: worker.incarnation,
+      version: worker.version,
+      kvEvents: this.#feedStates.get(worker.config.workerId) ?? "init",
+      leases: leases.get(worker.config.workerId) ?? 0,
+      signals: worker.signals,
+    }));
+    return { status: 200, body: { model: this.#settings.model, pool: this.#pool, workers } };
+  }
+
+  async drain(): Promise<void> {
+    if (this.#isLeaving) return;
+    this.#isLeaving = true;
+    this.#tellFleet();
+    this.#tick?.cancel();
+    this.#watch?.close();
+    await this.#ports.bus.drain();
+  }
+
+  #onBeat(payload: Uint8Array): void {
+    const beat = this.read(frontendBeat.decode(payload));
+    if (beat === null) return;
+    const owner = ownerOf(beat.frontend);
+    if (!beat.isLeaving) {
+      this.#beats.heard(owner, this.#ports.clock.nowMs());
+      return;
+    }
+    this.#beats.left(owner);
+    this.lost("frontend gone", this.#state.releaseOwner(owner, this.#ports.clock.nowMs()));
+  }
+
+  #applied(changes: readonly FleetChange[]): readonly FleetChange[] {
+    const { logger, metrics } = this.#ports;
+    for (const change of changes) {
+      if (change.kind === "state") logger.info({ pool: this.#pool, ...change }, "worker state");
+      else if (change.ended !== null) {
+        logger.warn({ pool: this.#pool, ...change }, "worker restarted");
+        const labels = { pool: this.#pool, worker: change.workerId };
+        metrics.counter("baton_worker_restarts_total", labels).add();
+      }
+    }
+    if (changes.length > 0) this.#tellFleet();
+    return changes;
+  }
+
+  #onFeedState(workerId: string, state: KvFeedState | "none", reason: string): void {
+    const { logger, metrics } = this.#ports;
+    const earlier = this.#feedStates.get(workerId);
+    if (earlier !== undefined) {
+      metrics.gauge("baton_kv_feed_state", { worker: workerId, state: earlier }).set(0);
+    }
+    metrics.gauge("baton_kv_feed_state", { worker: workerId, state }).set(1);
+    this.#feedStates.set(workerId, state);
+    const level = state === "lossy" || state === "reset" ? "warn" : "debug";
+    logger[level]({ workerId, state, reason }, "KV event feed");
+  }
+
+  #onTick(): void {
+    const nowMs = this.#ports.clock.nowMs();
+    for (const owner of this.#beats.takeSilent(nowMs)) {
+      this.lost("frontend gone", this.#state.releaseOwner(owner, nowMs));
+    }
+    this.lost("deadline", this.#state.sweep(nowMs));
+    this.#tellFleet();
+    this.#setGauges();
+  }
+
+  #setGauges(): void {
+    const { metrics } = this.#ports;
+    const pool = this.#pool;
+    let total = 0;
+    const leases = this.#state.leasesByWorker();
+    for (const worker of this.#state.fleet.workers()) {
+      const labels = { pool, worker: worker.config.workerId };
+      const count = leases.get(worker.config.workerId) ?? 0;
+      total += count;
+      metrics.gauge("baton_worker_up_state", labels).set(worker.state === "up" ? 1 : 0);
+      metrics.gauge("baton_worker_live_leases", labels).set(count);
+      for (const signal of requiredSignals) {
+        const isMissing = worker.state === "up" && worker.signals[signal].kind !== "known";
+        metrics.gauge("baton_worker_signal_missing_state", { ...labels, signal }).set(isMissing ? 1 : 0);
+      }
+    }
+    metrics.gauge("baton_scheduler_live_leases", { pool }).set(total);
+    metrics.gauge("baton_scheduler_live_frontends", { pool }).set(this.#beats.count);
+  }
+
+  #tellFleet(): void {
+    const limits = this.#state.fleet
+      .workers()
+      .flatMap((worker) => (worker.maxModelLenTokens === null ? [] : [worker.maxModelLenTokens]));
+    const payload = fleetMessage.encode({
+      model: this.#settings.model,
+      pool: this.#pool,
+      schedulerId: this.#settings.schedulerId,
+      isLeaving: this.#isLeaving,
+      indexBlockSizes: this.#state.indexBlockSizes(),
+      maxModelLenTokens: limits.length === 0 ? null : Math.max(...limits),
+      workers: this.#state.fleet.workers().map(({ config, incarnation, state, reason }) => ({
+        workerId: config.workerId,
+        url: config.url,
+        incarnation,
+        state,
+        reason,
+      })),
+    });
+    const sent = this.#ports.bus.publish(this.subject("fleet"), payload);
+    if (!sent.ok) this.#ports.logger.debug({ code: sent.error.code }, "fleet not told");
+  }
+
+  /** Series exist from birth, so that an alert or an autoscaler never reads a gap as zero. */
+  #seedMetrics(): void {
+    const { metrics } = this.#ports;
+    const pool = this.#pool;
+    metrics.counter("baton_scheduler_decisions_total", { pool, result: "chosen" }).add(0);
+    for (const cause of ["deadline", "frontend gone", "worker restarted"]) {
+      metrics.counter("baton_scheduler_leases_lost_total", { pool, cause }).add(0);
+    }
+    for (const { workerId } of this.#settings.workers) {
+      const labels = { pool, worker: workerId };
+      metrics.counter("baton_worker_restarts_total", labels).add(0);
+      metrics.counter("baton_worker_faults_total", labels).add(0);
+    }
+    this.#setGauges();
+  }
+}

@@ -1,0 +1,153 @@
+import type { BatonError } from "@baton/domain";
+import { batonError } from "@baton/domain";
+import { relayHeaders, SseScanner, sseErrorEvent, UsageReader } from "@baton/openai-api";
+import type { EngineExchange, EngineHandler, ResponseSink } from "@baton/ports";
+import { judgeStatus, type Refusal } from "./leg.ts";
+
+export type RelayEvent =
+  | { readonly kind: "started" }
+  | { readonly kind: "refused"; readonly refusal: Refusal }
+  | { readonly kind: "failed"; readonly error: BatonError; readonly isWorkerFault: boolean }
+  | { readonly kind: "ended"; readonly outputTokens: number | null };
+
+const refusalBytesMax = 1024 * 1024;
+
+/**
+ * The decode answer on its way to the client: bytes pass as they come, once `open` says so. Nothing is
+ * parsed on the way but line ends and, at the end, the last usage object.
+ */
+export class Relay implements EngineHandler {
+  readonly #sink: ResponseSink;
+  readonly #isStream: boolean;
+  readonly #where: string;
+  readonly #onEvent: (event: RelayEvent) => void;
+  readonly #scanner = new SseScanner();
+  readonly #usage = new UsageReader();
+  #exchange: EngineExchange | null = null;
+  #status = 0;
+  #headers: Readonly<Record<string, string>> = {};
+  #isStarted = false;
+  #isOpen = false;
+  #isMuted = false;
+  #first: Uint8Array | null = null;
+  #refusal: Uint8Array[] = [];
+  #refusalBytes = 0;
+
+  constructor(options: {
+    readonly sink: ResponseSink;
+    readonly isStream: boolean;
+    /** Names the worker in errors. */
+    readonly where: string;
+    onEvent(event: RelayEvent): void;
+  }) {
+    this.#sink = options.sink;
+    this.#isStream = options.isStream;
+    this.#where = options.where;
+    this.#onEvent = options.onEvent;
+    this.#sink.onDrain(() => this.#exchange?.resume());
+  }
+
+  attach(exchange: EngineExchange): void {
+    this.#exchange = exchange;
+  }
+
+  /** From here on bytes go to the client, those that came first included. */
+  open(): void {
+    const length = this.#headers["content-length"];
+    this.#sink.head(this.#status, {
+      ...relayHeaders(this.#headers),
+      // The bytes are the engine's own, so its length holds.
+      ...(length === undefined ? {} : { "content-length": length }),
+    });
+    this.#isOpen = true;
+    if (this.#first !== null) this.#write(this.#first);
+    this.#first = null;
+  }
+
+  /** The client is gone: what still comes is read and dropped. */
+  mute(): void {
+    this.#isMuted = true;
+    this.#exchange?.resume();
+  }
+
+  abort(): void {
+    this.#exchange?.abort();
+  }
+
+  /** Ends a started answer that cannot be finished so that no client takes it for a whole one. */
+  break(error: BatonError): void {
+    if (this.#isStream) {
+      if (this.#scanner.isMidEvent) this.#sink.write(lineEnds);
+      this.#sink.write(sseErrorEvent(error));
+      this.#sink.end();
+    } else this.#sink.destroy();
+  }
+
+  onHead(status: number, headers: Readonly<Record<string, string>>): void {
+    this.#status = status;
+    this.#headers = headers;
+  }
+
+  onData(bytes: Uint8Array): void {
+    if (this.#status !== 200) {
+      this.#refusalBytes += bytes.length;
+      if (this.#refusalBytes <= refusalBytesMax) this.#refusal.push(bytes.slice());
+      return;
+    }
+    if (this.#isStream) this.#scanner.push(bytes);
+    this.#usage.push(bytes);
+    if (this.#isOpen) this.#write(bytes);
+    else if (!this.#isMuted) this.#first = join(this.#first, bytes);
+    if (this.#isStarted) return;
+    this.#isStarted = true;
+    this.#onEvent({ kind: "started" });
+  }
+
+  onEnd(): void {
+    if (this.#status !== 200) {
+      this.#judge();
+      return;
+    }
+    if (this.#isStream && !this.#scanner.isDone) {
+      const message = `${this.#where} ended its stream without [DONE]`;
+      const error = batonError("BATON_STREAM_BROKEN", message);
+      this.#onEvent({ kind: "failed", error, isWorkerFault: true });
+      return;
+    }
+    if (this.#isOpen) this.#sink.end();
+    this.#onEvent({ kind: "ended", outputTokens: this.#usage.read()?.completionTokens ?? null });
+  }
+
+  onFault({ error }: { readonly error: BatonError }): void {
+    const isWorkerFault = error.code !== "BATON_CLIENT_CLOSED" && error.code !== "BATON_SATURATED";
+    this.#onEvent({ kind: "failed", error, isWorkerFault });
+  }
+
+  #write(bytes: Uint8Array): void {
+    if (this.#isMuted) return;
+    if (!this.#sink.write(bytes)) this.#exchange?.pause();
+  }
+
+  #judge(): void {
+    let body: Uint8Array = new Uint8Array();
+    for (const chunk of this.#refusal) body = join(body, chunk);
+    const text = new TextDecoder().decode(body);
+    const judged = judgeStatus(this.#status, this.#where, text);
+    if (judged.kind === "fault") {
+      this.#onEvent({ ...judged, kind: "failed" });
+      return;
+    }
+    const refusal = { status: this.#status, headers: relayHeaders(this.#headers), body };
+    this.#onEvent({ kind: "refused", refusal });
+  }
+}
+
+const lineEnds = new TextEncoder().encode("\n\n");
+
+function join(first: Uint8Array | null, next: Uint8Array): Uint8Array {
+  if (first === null || first.length === 0) return next.slice();
+  const joined = new Uint8Array(first.length + next.length);
+  joined.set(first);
+  joined.set(next, first.length);
+  return joined;
+}
