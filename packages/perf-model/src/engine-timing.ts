@@ -12,11 +12,15 @@ export interface DecodeCoefficients {
   readonly cMs: number;
 }
 
+/** What one engine costs in time and memory. */
 export interface EngineProfile {
+  readonly name: string;
   readonly prefill: PrefillCoefficients;
   readonly decode: DecodeCoefficients;
-  /** Summed over the tensor-parallel ranks. */
+  /** Over all layers and tensor-parallel ranks. */
   readonly kvBytesPerToken: number;
+  /** KV cache of the whole engine: what fits beside the weights at 92 % of HBM. */
+  readonly kvTokens: number;
 }
 
 /** Time to compute a prompt's uncached tokens alone on an idle engine. */
@@ -37,14 +41,18 @@ export function decodeStepMs(
 }
 
 function profile(
+  name: string,
   prefill: readonly [number, number, number],
   decode: readonly [number, number, number],
   kvBytesPerToken: number,
+  kvTokens: number,
 ): EngineProfile {
   return {
+    name,
     prefill: { aMs: prefill[0], bMs: prefill[1], cMs: prefill[2] },
     decode: { aMs: decode[0], bMs: decode[1], cMs: decode[2] },
     kvBytesPerToken,
+    kvTokens,
   };
 }
 
@@ -55,34 +63,70 @@ export const profileDefault = "qwen3-32b-bf16-tp2";
  * composed layer by layer. Fit error: prefill 1-3 % mean, decode 2-3 % mean. They seed an estimate;
  * the measured completions of each worker correct it.
  */
-export const engineProfiles: Readonly<Record<string, EngineProfile>> = {
-  "qwen3-32b-bf16-tp2": profile([4.924, 0.05407, 1.4309e-6], [13.609, 0.02489, 4.6809e-5], 262_144),
-  "qwen3-32b-bf16-tp4": profile([4.407, 0.0352, 7.047e-7], [8.426, 0.02175, 2.3037e-5], 262_144),
-  "qwen3-32b-fp8-tp2": profile([4.946, 0.03931, 1.4154e-6], [8.631, 0.02723, 4.6577e-5], 262_144),
-  "llama-3.3-70b-bf16-tp4": profile(
-    [5.774, 0.07341, 8.8632e-7],
-    [15.523, 0.0395, 2.8996e-5],
-    327_680,
-  ),
-  "llama-3.3-70b-bf16-tp8": profile(
-    [5.73, 0.04971, 4.7604e-7],
-    [10.077, 0.03194, 1.4328e-5],
-    327_680,
-  ),
-  "llama-3.3-70b-fp8-tp2": profile(
-    [8.663, 0.07568, 1.7585e-6],
-    [15.835, 0.04934, 5.8414e-5],
-    327_680,
-  ),
-  "llama-3.3-70b-fp8-tp4": profile(
-    [7.134, 0.05609, 8.7129e-7],
-    [10.06, 0.04808, 2.8858e-5],
-    327_680,
-  ),
-  "llama-3.3-70b-fp8-tp8": profile(
-    [6.902, 0.0421, 4.7336e-7],
-    [7.556, 0.04026, 1.4352e-5],
-    327_680,
-  ),
-  "qwen3-8b-bf16-tp1": profile([1.986, 0.02025, 8.0542e-7], [6.513, 0.007733, 5.0158e-5], 147_456),
-};
+export const engineProfiles: Readonly<Record<string, EngineProfile>> = Object.fromEntries(
+  [
+    profile(
+      "qwen3-32b-bf16-tp2",
+      [4.924138, 0.05407201, 1.430854e-6],
+      [13.609403, 0.02489354, 4.680901e-5],
+      262_144,
+      317_000,
+    ),
+    profile(
+      "qwen3-32b-bf16-tp4",
+      [4.407497, 0.03520305, 7.047029e-7],
+      [8.426037, 0.02175075, 2.303722e-5],
+      262_144,
+      884_000,
+    ),
+    profile(
+      "qwen3-32b-fp8-tp2",
+      [4.946488, 0.03931455, 1.415329e-6],
+      [8.631149, 0.02723176, 4.657708e-5],
+      262_144,
+      442_000,
+    ),
+    profile(
+      "llama-3.3-70b-bf16-tp4",
+      [5.773856, 0.07341451, 8.863176e-7],
+      [15.522911, 0.0394953, 2.899612e-5],
+      327_680,
+      476_000,
+    ),
+    profile(
+      "llama-3.3-70b-bf16-tp8",
+      [5.730059, 0.0497107, 4.76042e-7],
+      [10.077213, 0.03193608, 1.432826e-5],
+      327_680,
+      1_360_000,
+    ),
+    profile(
+      "llama-3.3-70b-fp8-tp2",
+      [8.662985, 0.07567621, 1.758533e-6],
+      [15.835362, 0.04934305, 5.841406e-5],
+      327_680,
+      238_000,
+    ),
+    profile(
+      "llama-3.3-70b-fp8-tp4",
+      [7.133656, 0.05609011, 8.712895e-7],
+      [10.059509, 0.04808145, 2.885752e-5],
+      327_680,
+      692_000,
+    ),
+    profile(
+      "llama-3.3-70b-fp8-tp8",
+      [6.902416, 0.0420999, 4.733602e-7],
+      [7.555727, 0.0402644, 1.435247e-5],
+      327_680,
+      1_600_000,
+    ),
+    profile(
+      "qwen3-8b-bf16-tp1",
+      [1.985552, 0.02024841, 8.054232e-7],
+      [6.512606, 0.0077333, 5.015791e-5],
+      147_456,
+      393_000,
+    ),
+  ].map((each) => [each.name, each]),
+);
