@@ -1,0 +1,2 @@
+export { type HttpEdgeLimits, type HttpEdgeOptions, httpEdgeDefaults } from "./options.ts";
+export { type FrontendServer, serveFrontend } from "./serve-frontend.ts";
