@@ -1,3 +1,6 @@
 import { runCli } from "./run-cli.ts";
 
-process.exitCode = await runCli(process.argv.slice(2));
+const code = await runCli(process.argv.slice(2));
+process.exitCode = code;
+// A simulated engine dies as a real one does: at once, whatever is still open.
+if (process.argv[2] === "engine-sim") process.exit(code);

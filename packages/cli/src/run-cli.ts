@@ -44,8 +44,7 @@ export async function runCli(argv: readonly string[]): Promise<number> {
     case "config":
       return runConfig(rest);
     case "engine-sim":
-      await runEngineSim(rest);
-      return Number(process.exitCode ?? 0);
+      return runEngineSim(rest);
     default:
       if (command in services) return runServiceCommand(command as keyof typeof services, rest);
       process.stderr.write(`unknown command "${command}"\n\n${help}`);

@@ -81,6 +81,7 @@ export function offerPrefill(
       worker: view.fleet.address(worker),
       isAggregated: worker.config.role === "both",
       connector: worker.config.connector,
+      blockSizeTokens: blockSizeOf(view, worker),
       cachedTokens: cost.cachedTokens,
       predictedWaitMs: view.load.waitMs(workerKey(cost.record.worker), nowMs),
       predictedPrefillMs: cost.computeMs,

@@ -38,6 +38,7 @@ export interface OfferedPrefill {
   readonly worker: WorkerAddress;
   readonly isAggregated: boolean;
   readonly connector: string;
+  readonly blockSizeTokens: number | null;
   readonly cachedTokens: TierCounts;
   readonly predictedWaitMs: number;
   readonly predictedPrefillMs: number;

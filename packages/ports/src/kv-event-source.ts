@@ -2,7 +2,7 @@ import type { KvBatch, KvFeedState } from "@baton/domain";
 
 export interface KvFeedOptions {
   readonly workerId: string;
-  /** PUB endpoint to connect to, e.g. `tcp://10.0.0.1:5557`. */
+  /** PUB endpoint to connect to, `tcp://10.0.0.1:5557`; `tcp://*:5557` lets the engine dial in. */
   readonly endpoint: string;
   /** ROUTER endpoint for replay; null when the engine has none. */
   readonly replayEndpoint: string | null;

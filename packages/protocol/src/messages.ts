@@ -54,6 +54,8 @@ const candidateShape = struct({
   /** `both` engines need no transfer. */
   isAggregated: bool,
   connector: text,
+  /** Engine block of the worker, for the check of its handles; null when not known. */
+  blockSizeTokens: nullable(uint),
   /** Counts of tokens, each once, at its best tier. */
   cachedTokens: tierCounts,
   predictedWaitMs: real,

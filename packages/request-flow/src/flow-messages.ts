@@ -5,6 +5,8 @@ export interface Offer {
   readonly worker: WorkerAddress;
   readonly isAggregated: boolean;
   readonly connector: string;
+  /** Null when not known. */
+  readonly blockSizeTokens: number | null;
   readonly predictedWaitMs: number;
   readonly predictedPrefillMs: number;
 }
@@ -14,6 +16,8 @@ export interface Plan {
   readonly prefill: WorkerAddress | null;
   readonly decode: WorkerAddress;
   readonly connector: string;
+  /** Engine block of `prefill`; null when not known, or when there is none. */
+  readonly blockSizeTokens: number | null;
 }
 
 /** What has happened. Events of an earlier attempt are ignored. */

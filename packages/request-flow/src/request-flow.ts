@@ -133,6 +133,7 @@ export class RequestFlow {
       prefill: offer?.worker ?? null,
       decode: event.decode,
       connector: event.connector,
+      blockSizeTokens: offer?.blockSizeTokens ?? null,
     };
     if (offer === undefined) {
       this.#state = "decoding";

@@ -20,6 +20,7 @@ const offer = (workerId: string, over: Partial<Offer> = {}): Offer => ({
   worker: address(workerId),
   isAggregated: false,
   connector: "nixl-pull",
+  blockSizeTokens: 16,
   predictedWaitMs: 0,
   predictedPrefillMs: 100,
   ...over,

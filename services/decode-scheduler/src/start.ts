@@ -27,7 +27,9 @@ export async function startDecodeScheduler(
     await engineClient.value.close();
     return bus;
   }
-  const metrics = createMetrics(metricDefinitions, { defaultLabels: { service: "decode-scheduler" } });
+  const metrics = createMetrics(metricDefinitions, {
+    defaultLabels: { service: "decode-scheduler" },
+  });
   const scheduler = createDecodeScheduler(
     {
       ...poolSettingsOf(config, "decode", id),

@@ -166,7 +166,7 @@ export class RequestSession {
         const isWorkerFault =
           error.code !== "BATON_CLIENT_CLOSED" && error.code !== "BATON_SATURATED";
         this.step({ kind: "prefill-failed", attempt, error, isWorkerFault });
-      } else this.step(this.#readPrefill(attempt, where, connector, result.value, sentAtMs));
+      } else this.step(this.#readPrefill(attempt, where, plan, result.value, sentAtMs));
     });
     this.#prefill = this.#ports.engineClient.dispatch(call, handler);
   }
@@ -174,7 +174,7 @@ export class RequestSession {
   #readPrefill(
     attempt: number,
     where: string,
-    connector: Connector,
+    plan: Plan,
     answer: Collected,
     sentAtMs: number,
   ): FlowEvent {
@@ -201,9 +201,10 @@ export class RequestSession {
         "token counts differ: the index of this prompt is wrong",
       );
     }
-    const checked = connector.checkAnswer(JSON.parse(json), {
+    const { blockSizeTokens } = plan;
+    const checked = this.#connector(plan).checkAnswer(JSON.parse(json), {
       promptTokens,
-      blockSizeTokens: null,
+      blockSizeTokens,
     });
     if (!checked.ok) return failed(checked.error);
     const { handleId } = checked.value;

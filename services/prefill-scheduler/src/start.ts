@@ -28,7 +28,9 @@ export async function startPrefillScheduler(
     await engineClient.value.close();
     return bus;
   }
-  const metrics = createMetrics(metricDefinitions, { defaultLabels: { service: "prefill-scheduler" } });
+  const metrics = createMetrics(metricDefinitions, {
+    defaultLabels: { service: "prefill-scheduler" },
+  });
   const kvEventSource = createZmqKvEventSource({ clock, timers, logger });
   const { tierWeightGpu: gpu, tierWeightHost: host, tierWeightDisk: disk } = config.prefill;
   const scheduler = createPrefillScheduler(

@@ -94,7 +94,9 @@ export async function openLaptop(options: LaptopOptions): Promise<Outcome<Laptop
     seed,
   };
   const ports = { ...shared, engineClient: engineClient.value };
-  const prefillRegistry = createMetrics(prefillMetrics, { defaultLabels: { service: "prefill-scheduler" } });
+  const prefillRegistry = createMetrics(prefillMetrics, {
+    defaultLabels: { service: "prefill-scheduler" },
+  });
   const prefill = createPrefillScheduler(
     {
       ...pool,
@@ -105,7 +107,9 @@ export async function openLaptop(options: LaptopOptions): Promise<Outcome<Laptop
     },
     { ...ports, metrics: prefillRegistry, bus: buses[0]!, kvEventSource },
   );
-  const decodeRegistry = createMetrics(decodeMetrics, { defaultLabels: { service: "decode-scheduler" } });
+  const decodeRegistry = createMetrics(decodeMetrics, {
+    defaultLabels: { service: "decode-scheduler" },
+  });
   const decode = createDecodeScheduler(
     {
       ...pool,
