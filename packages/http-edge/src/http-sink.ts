@@ -52,8 +52,10 @@ export class HttpSink implements ResponseSink {
     invariant(this.#state === "fresh", "an answer has one head");
     this.#state = "streaming";
     const response = this.#response;
-    // HTTP/1.0 knows no chunks: there the end of the connection is the end of the answer.
-    this.#isFramed = response.req.httpVersionMinor > 0;
+    // With a length no chunks are needed, and HTTP/1.0 knows none: there the connection's end is the
+    // end of an answer without a length.
+    const hasLength = headers["content-length"] !== undefined;
+    this.#isFramed = response.req.httpVersionMinor > 0 && !hasLength;
     const framing = this.#isFramed ? { "transfer-encoding": "chunked" } : {};
     response.writeHead(status, { ...headers, ...this.#ownHeaders(), ...framing });
     response.chunkedEncoding = false;

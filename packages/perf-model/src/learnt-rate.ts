@@ -1,29 +1,46 @@
-import { Ewma } from "@baton/kit";
-
-/** One worker's rate moves within these bounds of its profile, so that one bad sample cannot run away. */
-const factorMin = 1 / 64;
-const factorMax = 64;
+/** A sample counts within these bounds of the profile: one absurd completion must not run away. */
+const ratioMin = 1 / 64;
+const ratioMax = 64;
+/** How many full samples the prior is worth. */
+const priorWeight = 2;
+/** Work of this length counts half: short work is mostly fixed cost, and says little of the rate. */
+const halfWeightMs = 50;
 
 /**
- * How much slower (>1) or faster (<1) than its profile a worker really is, from completed work.
- * Until the first completion the profile alone counts (factor 1).
+ * How much slower (>1) or faster (<1) than its profile a worker is: the weighted geometric mean of
+ * actual ÷ profile over its completions, shrunk to a prior. Samples fade with a half-life, so a worker
+ * that was slow once (a first request that compiles) and gets no work since drifts back to the prior and
+ * is tried again.
  */
 export class LearntRate {
-  readonly #factor: Ewma;
+  readonly #halfLifeMs: number;
+  #logSum = 0;
+  #weightSum = 0;
+  #atMs = 0;
 
-  /** `halfLifeMs`: how fast old completions are forgotten. */
   constructor(halfLifeMs: number) {
-    this.#factor = new Ewma(halfLifeMs);
+    this.#halfLifeMs = halfLifeMs;
   }
 
-  get factor(): number {
-    return this.#factor.value ?? 1;
+  /** `prior`: what is believed without samples, e.g. the rate of the pool. */
+  factor(nowMs: number, prior = 1): number {
+    const keep = this.#keep(nowMs);
+    const logSum = this.#logSum * keep + Math.log(prior) * priorWeight;
+    return Math.exp(logSum / (this.#weightSum * keep + priorWeight));
   }
 
   /** A completion that took `actualMs` where the profile said `profileMs`. Not positive: ignored. */
   learn(sample: { readonly actualMs: number; readonly profileMs: number }, nowMs: number): void {
     if (!(sample.actualMs > 0) || !(sample.profileMs > 0)) return;
-    const ratio = sample.actualMs / sample.profileMs;
-    this.#factor.add(Math.min(factorMax, Math.max(factorMin, ratio)), nowMs);
+    const ratio = Math.min(ratioMax, Math.max(ratioMin, sample.actualMs / sample.profileMs));
+    const weight = sample.profileMs / (sample.profileMs + halfWeightMs);
+    const keep = this.#keep(nowMs);
+    this.#logSum = this.#logSum * keep + Math.log(ratio) * weight;
+    this.#weightSum = this.#weightSum * keep + weight;
+    this.#atMs = nowMs;
+  }
+
+  #keep(nowMs: number): number {
+    return 0.5 ** (Math.max(0, nowMs - this.#atMs) / this.#halfLifeMs);
   }
 }

@@ -13,13 +13,15 @@ interface Pace {
   readonly recent: DecayedSum;
 }
 
-const rateHalfLifeMs = 30_000;
+const rateHalfLifeMs = 60_000;
 const recentHalfLifeMs = 30_000;
 
 /** What each prefill worker has to do, and how fast it does it. Engines work in order of arrival. */
 export class PrefillLoad {
   readonly leases = new LeaseLedger<PrefillLease>();
   readonly #paces = new Map<string, Pace>();
+  /** Rate of all workers together: what is believed of one that was not measured lately. */
+  readonly #poolRate = new LearntRate(rateHalfLifeMs);
   /** When the oldest lease of a worker came to the front. */
   readonly #headSinceMs = new Map<string, number>();
 
@@ -40,6 +42,7 @@ export class PrefillLoad {
     if (isDone) {
       const sample = { actualMs: nowMs - sinceMs, profileMs: lease.profileMs };
       this.#paceOf(lease.workerId).rate.learn(sample, nowMs);
+      this.#poolRate.learn(sample, nowMs);
     }
     this.#settleHead(lease.worker, nowMs);
     return lease;
@@ -71,8 +74,8 @@ export class PrefillLoad {
     return sumMs - Math.min(headMs, Math.max(0, elapsedMs));
   }
 
-  rateFactor(workerId: string): number {
-    return this.#paceOf(workerId).rate.factor;
+  rateFactor(workerId: string, nowMs: number): number {
+    return this.#paceOf(workerId).rate.factor(nowMs, this.#poolRate.factor(nowMs));
   }
 
   recentMs(workerId: string, nowMs: number): number {

@@ -188,7 +188,7 @@ export class PrefillPool {
           workerId: worker.config.workerId,
           leases: name === null ? 0 : this.#load.leases.countOnWorker(name),
           waitMs: name === null ? 0 : this.#load.waitMs(name, nowMs),
-          rateFactor: this.#load.rateFactor(worker.config.workerId),
+          rateFactor: this.#load.rateFactor(worker.config.workerId, nowMs),
         };
       }),
     };
@@ -200,7 +200,7 @@ export class PrefillPool {
     const key = attemptKey(request);
     const waitMs = this.#load.waitMs(worker, nowMs);
     const predictedMs = cost.computeMs;
-    const profileMs = predictedMs / this.#load.rateFactor(workerId);
+    const profileMs = predictedMs / this.#load.rateFactor(workerId, nowMs);
     const { owner, deadlineMs } = request;
     this.#load.grant({ key, worker, workerId, owner, deadlineMs, predictedMs, profileMs }, nowMs);
     const size = blockSizeOf(this.#view, this.fleet.get(workerId)!);

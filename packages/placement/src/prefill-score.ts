@@ -42,7 +42,7 @@ export function scorePrefill(
         overlap: overlaps.get(name) ?? noOverlap,
         blockSizeTokens: blockSizeOf(view, worker),
         waitMs: view.load.waitMs(name, nowMs),
-        rateFactor: view.load.rateFactor(workerId),
+        rateFactor: view.load.rateFactor(workerId, nowMs),
         recentMs: view.load.recentMs(workerId, nowMs),
       });
     }

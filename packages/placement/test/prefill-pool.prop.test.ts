@@ -186,15 +186,37 @@ t.test("when the decode side takes another offer, the charge moves there", async
   t.same(loaded, [other]);
 });
 
-t.test("a worker that is slower than its profile is learnt to be", async (t) => {
+t.test(
+  "a worker that is slower than its profile is learnt to be, and gets less work",
+  async (t) => {
+    const pool = newPool(2);
+    for (let id = 0; id < 80; id++) {
+      const nowMs = id * 5_000;
+      const excluded = [id % 2 === 0 ? "p1" : "p0"];
+      const winner = winnerOf(pool.place({ ...prompt(id, 4_000, 0), excluded }, at(nowMs)));
+      pool.prefilled({ requestId: `r${id}`, attempt: 1 }, nowMs + (winner === "p0" ? 460 : 230));
+    }
+    const stats = pool.stats(400_000);
+    const factors = new Map(stats.workers.map((each) => [each.workerId, each.rateFactor]));
+    t.ok(factors.get("p0")! > 1.5 * factors.get("p1")!, `${[...factors]}`);
+    t.equal(winnerOf(pool.place(prompt(100, 4_000, 0), at(400_000))), "p1");
+  },
+);
+
+t.test("a worker whose first request was slow is tried again and not starved", async (t) => {
   const pool = newPool(2);
-  for (let id = 0; id < 40; id++) {
-    const nowMs = id * 10_000;
-    const winner = winnerOf(pool.place(prompt(id, 4_000, 0), at(nowMs, id / 40)));
-    pool.prefilled({ requestId: `r${id}`, attempt: 1 }, nowMs + (winner === "p0" ? 460 : 230));
+  const share = new Map<string, number>();
+  for (let id = 0; id < 200; id++) {
+    const nowMs = id * 1_000;
+    const winner = winnerOf(pool.place(prompt(id, 2_000, 0), at(nowMs, (id * 0.618) % 1)));
+    const isFirst = !share.has(winner);
+    share.set(winner, (share.get(winner) ?? 0) + 1);
+    pool.prefilled(
+      { requestId: `r${id}`, attempt: 1 },
+      nowMs + (winner === "p0" && isFirst ? 900 : 115),
+    );
   }
-  const factors = new Map(pool.stats(0).workers.map((each) => [each.workerId, each.rateFactor]));
-  t.ok(factors.get("p0")! > 1.5 * factors.get("p1")!, `${[...factors]}`);
+  t.ok(share.get("p0")! > 60, `${[...share]}`);
 });
 
 t.test("round robin asks nobody's load", async (t) => {

@@ -19,7 +19,10 @@ export interface ClientRequest {
  * It stands between the relay and the socket, so that a raw-socket path can replace fastify's.
  */
 export interface ResponseSink {
-  /** Sends status and headers now. */
+  /**
+   * Sends status and headers now, names in lower case. With a `content-length` exactly that many bytes
+   * follow; without one the body is framed as it comes.
+   */
   head(status: number, headers: Readonly<Record<string, string>>): void;
   /** The bytes are taken over (copied or written) during the call. False: full, wait for onDrain. */
   write(bytes: Uint8Array): boolean;

@@ -2,6 +2,11 @@ import type { TimerHandle, Timers } from "./clock.ts";
 import type { LogFields, Logger } from "./logger.ts";
 import type { Counter, Gauge, Histogram, Labels, MetricDefinition, Metrics } from "./metrics.ts";
 
+export { FakeEngineClient, FakeExchange } from "./testing/fake-engine-client.ts";
+export { FakeKvEventSource, FakeKvFeed } from "./testing/fake-kv-event-source.ts";
+export { RecordingBus } from "./testing/recording-bus.ts";
+export { RecordingSink } from "./testing/recording-sink.ts";
+
 /** Timers on a manual time line: `advance` runs what is due, in order, and moves the clock. */
 export class ManualTimers implements Timers {
   readonly #clock: { nowMs(): number; advance(byMs: number): void };

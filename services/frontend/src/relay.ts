@@ -44,7 +44,6 @@ export class Relay implements EngineHandler {
     this.#isStream = options.isStream;
     this.#where = options.where;
     this.#onEvent = options.onEvent;
-    this.#sink.onDrain(() => this.#exchange?.resume());
   }
 
   attach(exchange: EngineExchange): void {
@@ -67,6 +66,11 @@ export class Relay implements EngineHandler {
   /** The client is gone: what still comes is read and dropped. */
   mute(): void {
     this.#isMuted = true;
+    this.#exchange?.resume();
+  }
+
+  /** The client took what waited for it. */
+  drained(): void {
     this.#exchange?.resume();
   }
 

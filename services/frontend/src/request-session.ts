@@ -64,6 +64,7 @@ export class RequestSession {
   }
 
   start(): void {
+    this.#sink.onDrain(() => this.#relay?.drained());
     const leftMs = this.#request.deadlineAtMs - this.#ports.clock.nowMs();
     this.#timers.push(this.#ports.timers.after(leftMs, () => this.step({ kind: "deadline" })));
     this.step({ kind: "start" });
