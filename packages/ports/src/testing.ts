@@ -6,6 +6,7 @@ export { FakeEngineClient, FakeExchange } from "./testing/fake-engine-client.ts"
 export { FakeKvEventSource, FakeKvFeed } from "./testing/fake-kv-event-source.ts";
 export { RecordingBus } from "./testing/recording-bus.ts";
 export { RecordingSink } from "./testing/recording-sink.ts";
+export { settle, turnTimers } from "./testing/turns.ts";
 
 /** Timers on a manual time line: `advance` runs what is due, in order, and moves the clock. */
 export class ManualTimers implements Timers {
