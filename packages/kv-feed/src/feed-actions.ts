@@ -4,6 +4,12 @@ import { FeedOutput } from "./feed-output.ts";
 import { type HeldMessage, HeldMessages } from "./held-messages.ts";
 import { Recovery, type Replay } from "./recovery.ts";
 
+/**
+ * How far before the newest message the proof starts after a reconnect. Messages may overtake the news
+ * of it, and a new life may by chance go on at our number: older messages tell.
+ */
+const reconnectProofBack = 31;
+
 /** What can be done to a feed, each leaving it whole; `FeedMachine` says when. */
 export class FeedActions {
   readonly hasReplay: boolean;
@@ -39,7 +45,10 @@ export class FeedActions {
     }
   }
 
-  /** Gives on what was held and is next now. */
+  /**
+   * Gives on what was held and is next now. Only at the end of a replay: what that one brings itself
+   * is of the engine that speaks now, what was held may be the rest of one that is gone.
+   */
   drainHeld(): void {
     for (let held = this.#held.first(); held !== undefined; held = this.#held.first()) {
       const verdict = this.tracker.place(held.sequence, held.mark);
@@ -53,9 +62,9 @@ export class FeedActions {
     }
   }
 
-  /** `back`: how far before the newest applied message the proof of identity starts. */
-  ask(options: { fromStart: boolean; isQuiet: boolean; back?: number }): void {
-    const known = options.fromStart ? null : this.tracker.known(options.back ?? 0);
+  ask(options: { fromStart: boolean; isQuiet: boolean }): void {
+    const back = this.output.isUnverified ? reconnectProofBack : 0;
+    const known = options.fromStart ? null : this.tracker.known(back);
     const from = known?.sequence ?? 0n;
     const knownMark = known?.mark ?? null;
     const { liveNewest } = this.tracker;

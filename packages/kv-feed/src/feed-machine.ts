@@ -6,9 +6,6 @@ import type { FeedEffect, FeedEvent } from "./feed-protocol.ts";
 import type { HeldMessage } from "./held-messages.ts";
 import type { Replay } from "./recovery.ts";
 
-/** How far before the newest message a reconnect starts its proof. */
-const reconnectProofBack = 31;
-
 /**
  * Keeps one engine's event stream whole; pure, all I/O is in the effects. README.md has the rules.
  *
@@ -70,9 +67,7 @@ export class FeedMachine {
     if (this.#actions.hasReplay) {
       output.setState("subscribed", "connected");
       output.isUnverified = output.isDirty;
-      // Messages may overtake the news of the connection, and a new life may by chance go on at our
-      // number: so the proof is of a message that is older than those.
-      this.#actions.ask({ fromStart: output.hasLoss, isQuiet: false, back: reconnectProofBack });
+      this.#actions.ask({ fromStart: output.hasLoss, isQuiet: false });
     } else if (isFirst) this.#actions.settle();
     else this.#actions.anotherLife("reconnected, and without replay nothing proves who it is");
   }
@@ -136,8 +131,8 @@ export class FeedMachine {
     const verdict = this.#actions.tracker.place(message.sequence, message.mark);
     if (verdict === "accept") {
       replay.hasProgressed = true;
+      this.#actions.output.isUnverified = false;
       this.#actions.deliver(message);
-      this.#actions.drainHeld();
     } else if (verdict === "gap") {
       this.#actions.retry(replay, `${this.#actions.missing(message)} in the replay`);
     } else if (verdict === "restart") {
@@ -157,13 +152,13 @@ export class FeedMachine {
       this.#actions.anotherLife(`the engine has another message ${from}`);
       return false;
     }
-    this.#actions.output.isUnverified = false;
     return true;
   }
 
   #onReplayEnd(replay: Replay): void {
-    const { recovery, tracker } = this.#actions;
+    const { output, recovery, tracker } = this.#actions;
     if (!replay.isAnswered && !this.#acceptEmptyAnswer(replay)) return;
+    output.isUnverified = false;
     this.#actions.drainHeld();
     if (recovery.replay !== replay) return;
     if (!tracker.isBehindLive) this.#actions.settle();

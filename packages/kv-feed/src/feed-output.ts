@@ -10,7 +10,7 @@ export class FeedOutput {
   #isDirty = false;
   #lossReason: string | null = null;
   #poisonReason: string | null = null;
-  /** What was given may be of a life before the last reconnect. */
+  /** What was given may be of a life before the last reconnect; no replay has come past it yet. */
   isUnverified = false;
 
   get state(): KvFeedState {

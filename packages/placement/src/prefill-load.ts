@@ -14,7 +14,7 @@ interface Pace {
 }
 
 const rateHalfLifeMs = 60_000;
-const recentHalfLifeMs = 30_000;
+const recentHalfLifeMs = 60_000;
 
 /** What each prefill worker has to do, and how fast it does it. Engines work in order of arrival. */
 export class PrefillLoad {

@@ -64,7 +64,8 @@ export class FakeExchange implements EngineExchange {
   }
 
   data(bytes: string | Uint8Array): void {
-    const own = typeof bytes === "string" ? new TextEncoder().encode(bytes) : bytes.slice();
+    // A Buffer, as a socket gives it: its `slice` is a view and no copy.
+    const own = typeof bytes === "string" ? Buffer.from(bytes, "utf8") : Buffer.from(bytes);
     this.#tell(() => {
       this.#handler.onData(own);
       own.fill(0); // valid only during the call
