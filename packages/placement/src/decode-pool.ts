@@ -26,6 +26,7 @@ export class DecodePool {
   readonly #leases = new LeaseLedger<DecodeLease>();
   readonly #transfers = new TransferLedger();
   readonly #broker = new HandleBroker();
+  readonly #foreignTokens = new Map<string, number>();
   readonly #view: DecodeView;
   /** Live attempts, so that a repeated `reserve` gets the same answer and holds once. */
   readonly #reserved = new Map<string, ReserveResult>();
@@ -34,7 +35,13 @@ export class DecodePool {
   constructor(options: DecodePoolOptions) {
     this.#options = options;
     this.fleet = new Fleet({ model: options.model, workers: options.workers });
-    this.#view = { fleet: this.fleet, leases: this.#leases, transfers: this.#transfers, options };
+    this.#view = {
+      fleet: this.fleet,
+      leases: this.#leases,
+      transfers: this.#transfers,
+      foreignTokens: this.#foreignTokens,
+      options,
+    };
   }
 
   /** Chooses, and holds KV room and link bytes at once, before any prefill starts. */
@@ -44,9 +51,10 @@ export class DecodePool {
     const need = this.#needOf(request);
     const offer = request.offers[0] ?? null;
     const workers = this.fleet.workers();
-    const candidates = workers.map((worker) =>
+    const scores = workers.map((worker) =>
       scoreDecode(this.#view, worker, request, need, moment.nowMs),
     );
+    const candidates = scores.map((each) => each.record);
     const pick =
       this.#options.policy === "cost"
         ? pickCheapest(candidates, moment.tieDraw)
@@ -63,8 +71,7 @@ export class DecodePool {
       tieDraw: moment.tieDraw,
       reason: pick.reason,
     };
-    if (pick.winner === null)
-      return { record, reservation: fail(refusal(pick.reason, candidates)) };
+    if (pick.winner === null) return { record, reservation: fail(refusal(pick.reason, scores)) };
     const view = this.fleet.get(pick.winner.workerId)!;
     const isRemote = offer !== null && !offer.isAggregated;
     this.#hold(request, view, need, isRemote ? offer.worker : null);
@@ -102,7 +109,10 @@ export class DecodePool {
   }
 
   applyProbe(workerId: string, probe: Probe): FleetChange[] {
-    return this.#settleChanges(this.fleet.applyProbe(workerId, probe));
+    const changes = this.#settleChanges(this.fleet.applyProbe(workerId, probe));
+    const worker = this.fleet.get(workerId);
+    if (worker !== undefined) this.#foreignTokens.set(workerId, this.#foreign(worker));
+    return changes;
   }
 
   applyUnreachable(workerId: string, reason: string): FleetChange[] {
@@ -181,6 +191,17 @@ export class DecodePool {
       this.#endAll(this.#leases.releaseWorker(ended));
     }
     return changes;
+  }
+
+  /**
+   * What others put on the worker: its report less our own leases of the same moment. A report alone
+   * would keep a finished burst in the books until the next one.
+   */
+  #foreign(worker: WorkerView): number {
+    const { kvCapacityTokens: capacity, kvUsageRatio: usage } = worker.signals;
+    if (capacity.kind !== "known" || usage.kind !== "known") return 0;
+    const own = ownLoad(this.#view, worker).kvTokens;
+    return Math.max(0, Math.round(usage.value * capacity.value) - own);
   }
 
   #release(key: string): DecodeLease | undefined {

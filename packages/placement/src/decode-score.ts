@@ -15,7 +15,15 @@ export interface DecodeView {
   readonly fleet: Fleet;
   readonly leases: LeaseLedger<DecodeLease>;
   readonly transfers: TransferLedger;
+  /** By worker id: what the engine held beyond our own leases when it last reported. */
+  readonly foreignTokens: ReadonlyMap<string, number>;
   readonly options: DecodePoolOptions;
+}
+
+/** A scored worker; `obstacle` says what kind of reason rejected it. */
+export interface DecodeScore {
+  readonly record: CandidateRecord;
+  readonly obstacle: "room" | "connector" | "other" | null;
 }
 
 export function scoreDecode(
@@ -24,25 +32,24 @@ export function scoreDecode(
   request: ReserveRequest,
   need: { readonly promptTokens: number; readonly outputTokens: number },
   nowMs: number,
-): CandidateRecord {
+): DecodeScore {
   const { workerId } = view.config;
   const worker = { workerId, incarnation: view.incarnation ?? "" };
   const barrier = barrierOf(pool, view, request, nowMs);
-  if (barrier !== null) return rejectedDecode(worker, barrier);
+  if (barrier !== null) {
+    const { reason, obstacle } = barrier;
+    return { record: rejectedDecode(worker, reason), obstacle };
+  }
   const offer = request.offers[0] ?? null;
   const own = ownLoad(pool, view);
   const capacity = view.signals.kvCapacityTokens;
-  const kvCapacityTokens = capacity.kind === "known" ? capacity.value : null;
-  const usage = view.signals.kvUsageRatio;
-  const saidTokens =
-    usage.kind === "known" && kvCapacityTokens !== null ? usage.value * kvCapacityTokens : 0;
   const bytes = need.promptTokens * pool.options.profile.kvBytesPerToken;
   const candidate = {
     worker,
     sequences: own.sequences,
-    // The engine knows what lies there; our own sum knows what is promised and not there yet.
-    kvTokens: Math.max(own.kvTokens, saidTokens),
-    kvCapacityTokens,
+    // Our own sum is fresh and knows promises; the engine's report knows what others put there.
+    kvTokens: own.kvTokens + (pool.foreignTokens.get(workerId) ?? 0),
+    kvCapacityTokens: capacity.kind === "known" ? capacity.value : null,
     transferMs:
       offer === null || offer.isAggregated
         ? 0
@@ -58,7 +65,17 @@ export function scoreDecode(
             pastTokens: 0,
           }),
   };
-  return decodeCost(candidate, need, pool.options.profile.decode);
+  const record = decodeCost(candidate, need, pool.options.profile.decode);
+  return { record, obstacle: record.rejected === null ? null : "room" };
+}
+
+interface Barrier {
+  readonly reason: string;
+  readonly obstacle: "connector" | "other";
+}
+
+function other(reason: string): Barrier {
+  return { reason, obstacle: "other" };
 }
 
 function barrierOf(
@@ -66,18 +83,21 @@ function barrierOf(
   view: WorkerView,
   request: ReserveRequest,
   nowMs: number,
-): string | null {
-  if (request.excluded.includes(view.config.workerId)) return "failed this request before";
+): Barrier | null {
+  if (request.excluded.includes(view.config.workerId)) return other("failed this request before");
   const barrier = pool.fleet.barrier(view, nowMs);
-  if (barrier !== null) return barrier;
+  if (barrier !== null) return other(barrier);
   const offer = request.offers[0] ?? null;
   if (offer === null) return null;
   if (offer.isAggregated) {
     const isSame = view.config.workerId === offer.worker.workerId;
-    return isSame ? null : `the prompt is prefilled on ${offer.worker.workerId} without a transfer`;
+    return isSame
+      ? null
+      : other(`the prompt is prefilled on ${offer.worker.workerId} without a transfer`);
   }
   if (view.config.connector !== offer.connector) {
-    return `speaks ${view.config.connector}, the prefill worker ${offer.connector}`;
+    const reason = `speaks ${view.config.connector}, the prefill worker ${offer.connector}`;
+    return { reason, obstacle: "connector" };
   }
   return null;
 }
@@ -100,12 +120,9 @@ export function ownLoad(
 }
 
 /** Why nobody was chosen, as an error for the client. */
-export function refusal(reason: string, candidates: readonly CandidateRecord[]): BatonError {
-  const rooms = candidates.filter((each) => each.rejected?.startsWith("room for"));
-  if (rooms.length > 0 && rooms.length === candidates.length) {
-    return batonError("BATON_SATURATED", reason, { retryAfterS: 1 });
-  }
-  const pairs = candidates.filter((each) => each.rejected?.startsWith("speaks"));
-  if (pairs.length > 0) return batonError("BATON_NO_COMPATIBLE_PAIR", reason);
-  return batonError("BATON_NO_DECODE_WORKER", reason);
+export function refusal(reason: string, scores: readonly DecodeScore[]): BatonError {
+  const lacksRoom = scores.some((each) => each.obstacle === "room");
+  if (lacksRoom) return batonError("BATON_SATURATED", reason, { retryAfterS: 1 });
+  const isMismatch = scores.some((each) => each.obstacle === "connector");
+  return batonError(isMismatch ? "BATON_NO_COMPATIBLE_PAIR" : "BATON_NO_DECODE_WORKER", reason);
 }

@@ -98,6 +98,19 @@ t.test("what the engine reports counts, even when our own sum is lower", async (
   t.match(result.record.candidates[0], { rejected: /room for 3000 tokens/ });
 });
 
+t.test("a report taken while our own requests ran does not outlive them", async (t) => {
+  const pool = newPool(1);
+  for (let id = 0; id < 11; id++) pool.reserve(request(id), at(0));
+  pool.applyProbe("d0", answered(1, 100_000, 0.9));
+  t.match(pool.reserve(request(20), at(1)).reservation, { ok: false });
+  for (let id = 0; id < 11; id++) pool.ended(key(id), false, 2);
+  t.match(
+    pool.reserve(request(21), at(3)).reservation,
+    { ok: true },
+    "no need to wait for the next report",
+  );
+});
+
 t.test("a worker of another protocol is never paired", async (t) => {
   const pool = newPool(2, { connector: "none" });
   t.match(pool.reserve(request(0), at(0)).reservation, {
