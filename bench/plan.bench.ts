@@ -40,10 +40,6 @@ const { values } = parseArgs({
     help: { type: "boolean", short: "h", default: false },
   },
 });
-if (values.help) {
-  process.stdout.write(help);
-  process.exit(0);
-}
 const requests = Number(values.requests);
 const tokens = Number(values.tokens);
 
@@ -185,27 +181,32 @@ async function measure(connect: (name: string) => Promise<Bus>): Promise<Figures
   };
 }
 
-const hub = createMemoryBus({ maxPayloadBytes: 8 * 1024 * 1024 });
-const memory = await measure(async (name) => hub.connect({ name }));
-const server = await startNatsServer();
-let nats: Figures | null = null;
-if (server !== null) {
-  nats = await measure(async (name) => {
-    const bus = await connectNatsBus({ url: server.url, name });
-    invariant(bus.ok, "nats-server takes the connection");
-    return bus.value;
-  });
-  await server.stop();
-}
-const row = (name: string, figures: Figures | null) =>
-  figures === null
-    ? `${name.padEnd(14)} not measured: nats-server not found`
-    : `${name.padEnd(14)} ${String(figures.p50Us).padStart(8)} ${String(figures.p99Us).padStart(8)} ${String(figures.cpuUs).padStart(10)}`;
-process.stdout.write(`plan: place and reserve, ${requests} requests of ${tokens} tokens, ${values.workers} + ${values.workers} workers
+async function run(): Promise<void> {
+  const hub = createMemoryBus({ maxPayloadBytes: 8 * 1024 * 1024 });
+  const memory = await measure(async (name) => hub.connect({ name }));
+  const server = await startNatsServer();
+  let nats: Figures | null = null;
+  if (server !== null) {
+    nats = await measure(async (name) => {
+      const bus = await connectNatsBus({ url: server.url, name });
+      invariant(bus.ok, "nats-server takes the connection");
+      return bus.value;
+    });
+    await server.stop();
+  }
+  const row = (name: string, figures: Figures | null) =>
+    figures === null
+      ? `${name.padEnd(14)} not measured: nats-server not found`
+      : `${name.padEnd(14)} ${String(figures.p50Us).padStart(8)} ${String(figures.p99Us).padStart(8)} ${String(figures.cpuUs).padStart(10)}`;
+  process.stdout.write(`plan: place and reserve, ${requests} requests of ${tokens} tokens, ${values.workers} + ${values.workers} workers
 bus              p50 us   p99 us   cpu us/request (hashing the prompt included)
 ${row("in-memory", memory)}
 ${row("nats", nats)}
 `);
-process.stdout.write(
-  `${JSON.stringify({ requests, tokens, workers: Number(values.workers), memory, nats })}\n`,
-);
+  process.stdout.write(
+    `${JSON.stringify({ requests, tokens, workers: Number(values.workers), memory, nats })}\n`,
+  );
+}
+
+if (values.help) process.stdout.write(help);
+else await run();

@@ -2,4 +2,4 @@ export {
   type NatsServer,
   type NatsServerOptions,
   startNatsServer,
-} from "./nats-server.ts";
+} from "./testing/nats-server.ts";

@@ -1,5 +1,4 @@
 import {
-  type BatonError,
   batonError,
   type DecisionRecord,
   type KvEvent,
@@ -12,7 +11,13 @@ import { type ApplyResult, PrefixIndex } from "@baton/prefix-index";
 import { pickCheapest, pickNext } from "./pick.ts";
 import type { PrefillCost } from "./prefill-cost.ts";
 import { type PrefillLease, PrefillLoad } from "./prefill-load.ts";
-import { blockSizeOf, offerPrefill, type PrefillView, scorePrefill } from "./prefill-score.ts";
+import {
+  blockSizeOf,
+  offerPrefill,
+  type PrefillView,
+  saturated,
+  scorePrefill,
+} from "./prefill-score.ts";
 import type {
   PlaceRequest,
   PlaceResult,
@@ -168,30 +173,21 @@ export class PrefillPool {
   }
 
   leasesByWorker(): Map<string, number> {
-    const counts = new Map<string, number>();
-    for (const { config } of this.fleet.workers()) {
-      const name = this.#nameOf(config.workerId);
-      counts.set(config.workerId, name === null ? 0 : this.#load.leases.countOnWorker(name));
-    }
-    return counts;
+    return new Map(this.stats(0).workers.map((each) => [each.workerId, each.leases]));
   }
 
   stats(nowMs: number): PrefillStats {
-    const index = this.#index.stats();
-    return {
-      leases: this.#load.leases.size,
-      indexBlocks: index.blocks,
-      predictedAttempts: index.predictedAttempts,
-      workers: this.fleet.workers().map((worker) => {
-        const name = this.#nameOf(worker.config.workerId);
-        return {
-          workerId: worker.config.workerId,
-          leases: name === null ? 0 : this.#load.leases.countOnWorker(name),
-          waitMs: name === null ? 0 : this.#load.waitMs(name, nowMs),
-          rateFactor: this.#load.rateFactor(worker.config.workerId, nowMs),
-        };
-      }),
-    };
+    const { blocks: indexBlocks, predictedAttempts } = this.#index.stats();
+    const workers = this.fleet.workers().map(({ config: { workerId } }) => {
+      const name = this.#nameOf(workerId);
+      return {
+        workerId,
+        leases: name === null ? 0 : this.#load.leases.countOnWorker(name),
+        waitMs: name === null ? 0 : this.#load.waitMs(name, nowMs),
+        rateFactor: this.#load.rateFactor(workerId, nowMs),
+      };
+    });
+    return { leases: this.#load.leases.size, indexBlocks, predictedAttempts, workers };
   }
 
   #charge(request: PlaceRequest, cost: PrefillCost, promptTokens: number, nowMs: number): void {
@@ -245,10 +241,4 @@ export class PrefillPool {
     const incarnation = this.fleet.get(workerId)?.incarnation ?? null;
     return incarnation === null ? null : workerKey({ workerId, incarnation });
   }
-}
-
-function saturated(waitMs: number, waitMsMax: number): BatonError {
-  const retryAfterS = Math.max(1, Math.ceil((waitMs - waitMsMax) / 1_000));
-  const message = `the least loaded prefill worker is busy for ${Math.round(waitMs)} ms, over prefill.waitMsMax ${waitMsMax}`;
-  return batonError("BATON_SATURATED", message, { retryAfterS });
 }

@@ -1,4 +1,4 @@
-import { type CandidateRecord, workerKey } from "@baton/domain";
+import { type BatonError, batonError, type CandidateRecord, workerKey } from "@baton/domain";
 import type { Fleet, WorkerView } from "@baton/fleet";
 import { noOverlap, type PrefixIndex, type WorkerOverlap } from "@baton/prefix-index";
 import { type PrefillCandidate, type PrefillCost, prefillCosts } from "./prefill-cost.ts";
@@ -108,4 +108,11 @@ function rejectedCost(of: { worker: CandidateRecord["worker"]; rejected: string 
     cachedTokens: { gpu: 0, host: 0, disk: 0 },
     computeMs: 0,
   };
+}
+
+/** The least loaded worker is busy for longer than requests are kept. */
+export function saturated(waitMs: number, waitMsMax: number): BatonError {
+  const retryAfterS = Math.max(1, Math.ceil((waitMs - waitMsMax) / 1_000));
+  const message = `the least loaded prefill worker is busy for ${Math.round(waitMs)} ms, over prefill.waitMsMax ${waitMsMax}`;
+  return batonError("BATON_SATURATED", message, { retryAfterS });
 }

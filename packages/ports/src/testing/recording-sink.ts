@@ -36,7 +36,7 @@ export class RecordingSink implements ResponseSink {
   write(bytes: Uint8Array): boolean {
     if (this.state === "left") return true;
     invariant(this.state === "streaming", `bytes after ${this.state}`);
-    this.chunks.push(bytes.slice());
+    this.chunks.push(new Uint8Array(bytes));
     return !this.isFull;
   }
 
@@ -56,7 +56,9 @@ export class RecordingSink implements ResponseSink {
     this.state = "ended";
     this.status = status;
     this.headers = headers;
-    this.chunks.push(typeof body === "string" ? new TextEncoder().encode(body) : body.slice());
+    this.chunks.push(
+      typeof body === "string" ? new TextEncoder().encode(body) : new Uint8Array(body),
+    );
   }
 
   error(error: BatonError): void {
