@@ -42,7 +42,6 @@ export interface LaptopOptions {
   /** First admin port; 0 takes free ones. */
   readonly adminPort: number;
   readonly host: string;
-  readonly tokenizerMode: "engine" | "none";
   readonly logger: HostLogger;
   /** Seed of the schedulers' draws; null takes a random one. */
   readonly seed: number | null;
@@ -136,7 +135,7 @@ export async function openLaptop(options: LaptopOptions): Promise<Outcome<Laptop
   const config = frontendConfig({
     "http.port": options.port,
     "http.host": options.host,
-    "tokenizer.mode": options.tokenizerMode,
+    "tokenizer.mode": "engine",
   });
   const frontend = await openFrontend(config, shared, {
     bus: buses[2]!,
