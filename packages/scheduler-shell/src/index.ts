@@ -1,10 +1,10 @@
 export { DecisionLog } from "./decision-log.ts";
 export { FrontendBeats, ownerOf } from "./frontend-beats.ts";
+export type {
+  PoolSettings,
+  SchedulerPool,
+  SchedulerPorts,
+  WorkerSettings,
+} from "./pool-settings.ts";
 export { schedulerMetricDefinitions } from "./scheduler-metrics.ts";
-export {
-  type PoolSettings,
-  type SchedulerPool,
-  type SchedulerPorts,
-  SchedulerShell,
-  type WorkerSettings,
-} from "./scheduler-shell.ts";
+export { SchedulerShell } from "./scheduler-shell.ts";

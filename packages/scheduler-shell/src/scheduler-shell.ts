@@ -1,76 +1,13 @@
-import type {
-  BatonError,
-  DecisionRecord,
-  EngineDialect,
-  KvBatch,
-  KvFeedState,
-  Pool,
-  WorkerRole,
-} from "@baton/domain";
-import { type Fleet, type FleetChange, type Probe, requiredSignals } from "@baton/fleet";
-import type {
-  Bus,
-  BusSubscription,
-  Clock,
-  EngineClient,
-  GetAnswer,
-  KvEventSource,
-  Logger,
-  Metrics,
-  TimerHandle,
-  Timers,
-} from "@baton/ports";
-import {
-  decisionsQuery,
-  fleet as fleetMessage,
-  frontendBeat,
-  type MessageOf,
-  outcome,
-  subjectOf,
-} from "@baton/protocol";
-import { type KvEventsConfig, type WorkerWatch, watchWorkers } from "@baton/worker-watch";
+import type { BatonError, DecisionRecord, KvBatch, KvFeedState, Pool } from "@baton/domain";
+import type { FleetChange, Probe } from "@baton/fleet";
+import type { BusSubscription, GetAnswer, TimerHandle } from "@baton/ports";
+import { decisionsQuery, frontendBeat, type MessageOf, outcome, subjectOf } from "@baton/protocol";
+import { type WorkerWatch, watchWorkers } from "@baton/worker-watch";
 import { DecisionLog } from "./decision-log.ts";
+import { fleetPayload } from "./fleet-message.ts";
 import { FrontendBeats, ownerOf } from "./frontend-beats.ts";
-import type { SchedulerMetricDefinitions } from "./scheduler-metrics.ts";
-
-export interface WorkerSettings {
-  readonly workerId: string;
-  readonly url: string;
-  readonly role: WorkerRole;
-  readonly dialect: EngineDialect;
-  readonly connector: string;
-  readonly kvEvents: KvEventsConfig;
-}
-
-export interface PoolSettings {
-  readonly model: string;
-  readonly schedulerId: string;
-  readonly workers: readonly WorkerSettings[];
-  readonly pollIntervalMs: number;
-  readonly pollTimeoutMs: number;
-  readonly decisionsKept: number;
-}
-
-export interface SchedulerPorts {
-  readonly clock: Clock;
-  readonly timers: Timers;
-  readonly logger: Logger;
-  readonly metrics: Metrics<SchedulerMetricDefinitions>;
-  readonly bus: Bus;
-  readonly engineClient: EngineClient;
-  /** Null when this pool follows no KV events. */
-  readonly kvEventSource: KvEventSource | null;
-}
-
-/** What the shell needs of a pool; `PrefillPool` and `DecodePool` have it. */
-export interface SchedulerPool {
-  readonly fleet: Fleet;
-  applyProbe(workerId: string, probe: Probe): FleetChange[];
-  releaseOwner(owner: string, nowMs: number): number;
-  sweep(nowMs: number): number;
-  leasesByWorker(): ReadonlyMap<string, number>;
-  indexBlockSizes(): number[];
-}
+import { PoolGauges } from "./pool-gauges.ts";
+import type { PoolSettings, SchedulerPool, SchedulerPorts } from "./pool-settings.ts";
 
 const tickMs = 1_000;
 /** Left for the envelope and NATS headers when an answer is fitted to the bus. */
@@ -88,9 +25,9 @@ export class SchedulerShell {
   readonly #settings: PoolSettings;
   readonly #ports: SchedulerPorts;
   readonly #state: SchedulerPool;
+  readonly #gauges: PoolGauges;
   readonly #beats = new FrontendBeats();
   readonly #subscriptions: BusSubscription[] = [];
-  readonly #feedStates = new Map<string, string>();
   readonly #onOutcome: (message: Outcome) => void;
   readonly #onBatch: (workerId: string, batch: KvBatch) => void;
   readonly #onReset: (workerId: string, reason: string) => void;
@@ -116,7 +53,9 @@ export class SchedulerShell {
     this.#onBatch = options.onBatch;
     this.#onReset = options.onReset;
     this.decisions = new DecisionLog(options.settings.decisionsKept);
-    this.#seedMetrics();
+    this.#gauges = new PoolGauges(options.pool, options.ports.metrics);
+    this.#gauges.seed(options.settings.workers.map(({ workerId }) => workerId));
+    this.#gauges.set(options.state, 0);
   }
 
   /** Resolves when every worker was asked once; serving begins before, with what is known. */
@@ -138,7 +77,7 @@ export class SchedulerShell {
     this.#watch = watchWorkers({
       ...this.#settings,
       ...this.#ports,
-      onProbe: (workerId, probe) => this.#applied(this.#state.applyProbe(workerId, probe)),
+      onProbe: (workerId, probe) => this.#onProbe(workerId, probe),
       onBatch: this.#onBatch,
       onReset: this.#onReset,
       onFeedState: (workerId, state, reason) => this.#onFeedState(workerId, state, reason),
@@ -188,16 +127,6 @@ export class SchedulerShell {
     this.#watch?.probeNow(workerId);
   }
 
-  lost(cause: "deadline" | "frontend gone" | "worker restarted", count: number): void {
-    if (count === 0) return;
-    const labels = { pool: this.#pool, cause };
-    this.#ports.metrics.counter("baton_scheduler_leases_lost_total", labels).add(count);
-    this.#ports.logger.warn(
-      { pool: this.#pool, cause, count },
-      "leases ended without their outcome",
-    );
-  }
-
   /** What keeps requests from being served; empty when nothing does. */
   missing(): string[] {
     if (this.#isLeaving) return ["draining"];
@@ -220,7 +149,7 @@ export class SchedulerShell {
       reason: worker.reason,
       incarnation: worker.incarnation,
       version: worker.version,
-      kvEvents: this.#feedStates.get(worker.config.workerId) ?? "init",
+      kvEvents: this.#gauges.feedState(worker.config.workerId),
       leases: leases.get(worker.config.workerId) ?? 0,
       signals: worker.signals,
     }));
@@ -245,11 +174,12 @@ export class SchedulerShell {
       return;
     }
     this.#beats.left(owner);
-    this.lost("frontend gone", this.#state.releaseOwner(owner, this.#ports.clock.nowMs()));
+    this.#lost("frontend gone", this.#state.releaseOwner(owner, this.#ports.clock.nowMs()));
   }
 
-  #applied(changes: readonly FleetChange[]): readonly FleetChange[] {
+  #onProbe(workerId: string, probe: Probe): readonly FleetChange[] {
     const { logger, metrics } = this.#ports;
+    const changes = this.#state.applyProbe(workerId, probe);
     for (const change of changes) {
       if (change.kind === "state") logger.info({ pool: this.#pool, ...change }, "worker state");
       else if (change.ended !== null) {
@@ -263,83 +193,39 @@ export class SchedulerShell {
   }
 
   #onFeedState(workerId: string, state: KvFeedState | "none", reason: string): void {
-    const { logger, metrics } = this.#ports;
-    const earlier = this.#feedStates.get(workerId);
-    if (earlier !== undefined) {
-      metrics.gauge("baton_kv_feed_state", { worker: workerId, state: earlier }).set(0);
-    }
-    metrics.gauge("baton_kv_feed_state", { worker: workerId, state }).set(1);
-    this.#feedStates.set(workerId, state);
+    this.#gauges.setFeedState(workerId, state);
     const level = state === "lossy" || state === "reset" ? "warn" : "debug";
-    logger[level]({ workerId, state, reason }, "KV event feed");
+    this.#ports.logger[level]({ workerId, state, reason }, "KV event feed");
   }
 
   #onTick(): void {
     const nowMs = this.#ports.clock.nowMs();
     for (const owner of this.#beats.takeSilent(nowMs)) {
-      this.lost("frontend gone", this.#state.releaseOwner(owner, nowMs));
+      this.#lost("frontend gone", this.#state.releaseOwner(owner, nowMs));
     }
-    this.lost("deadline", this.#state.sweep(nowMs));
+    this.#lost("deadline", this.#state.sweep(nowMs));
     this.#tellFleet();
-    this.#setGauges();
+    this.#gauges.set(this.#state, this.#beats.count);
   }
 
-  #setGauges(): void {
-    const { metrics } = this.#ports;
-    const pool = this.#pool;
-    let total = 0;
-    const leases = this.#state.leasesByWorker();
-    for (const worker of this.#state.fleet.workers()) {
-      const labels = { pool, worker: worker.config.workerId };
-      const count = leases.get(worker.config.workerId) ?? 0;
-      total += count;
-      metrics.gauge("baton_worker_up_state", labels).set(worker.state === "up" ? 1 : 0);
-      metrics.gauge("baton_worker_live_leases", labels).set(count);
-      for (const signal of requiredSignals) {
-        const isMissing = worker.state === "up" && worker.signals[signal].kind !== "known";
-        metrics.gauge("baton_worker_signal_missing_state", { ...labels, signal }).set(isMissing ? 1 : 0);
-      }
-    }
-    metrics.gauge("baton_scheduler_live_leases", { pool }).set(total);
-    metrics.gauge("baton_scheduler_live_frontends", { pool }).set(this.#beats.count);
+  #lost(cause: "deadline" | "frontend gone" | "worker restarted", count: number): void {
+    if (count === 0) return;
+    const labels = { pool: this.#pool, cause };
+    this.#ports.metrics.counter("baton_scheduler_leases_lost_total", labels).add(count);
+    this.#ports.logger.warn(
+      { pool: this.#pool, cause, count },
+      "leases ended without their outcome",
+    );
   }
 
   #tellFleet(): void {
-    const limits = this.#state.fleet
-      .workers()
-      .flatMap((worker) => (worker.maxModelLenTokens === null ? [] : [worker.maxModelLenTokens]));
-    const payload = fleetMessage.encode({
-      model: this.#settings.model,
+    const payload = fleetPayload({
       pool: this.#pool,
-      schedulerId: this.#settings.schedulerId,
+      settings: this.#settings,
+      state: this.#state,
       isLeaving: this.#isLeaving,
-      indexBlockSizes: this.#state.indexBlockSizes(),
-      maxModelLenTokens: limits.length === 0 ? null : Math.max(...limits),
-      workers: this.#state.fleet.workers().map(({ config, incarnation, state, reason }) => ({
-        workerId: config.workerId,
-        url: config.url,
-        incarnation,
-        state,
-        reason,
-      })),
     });
     const sent = this.#ports.bus.publish(this.subject("fleet"), payload);
     if (!sent.ok) this.#ports.logger.debug({ code: sent.error.code }, "fleet not told");
-  }
-
-  /** Series exist from birth, so that an alert or an autoscaler never reads a gap as zero. */
-  #seedMetrics(): void {
-    const { metrics } = this.#ports;
-    const pool = this.#pool;
-    metrics.counter("baton_scheduler_decisions_total", { pool, result: "chosen" }).add(0);
-    for (const cause of ["deadline", "frontend gone", "worker restarted"]) {
-      metrics.counter("baton_scheduler_leases_lost_total", { pool, cause }).add(0);
-    }
-    for (const { workerId } of this.#settings.workers) {
-      const labels = { pool, worker: workerId };
-      metrics.counter("baton_worker_restarts_total", labels).add(0);
-      metrics.counter("baton_worker_faults_total", labels).add(0);
-    }
-    this.#setGauges();
   }
 }

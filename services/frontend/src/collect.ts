@@ -31,7 +31,8 @@ export function collect(
     },
     onData(bytes) {
       size += bytes.length;
-      if (size <= bytesMax) chunks.push(bytes.slice());
+      // Not `slice`, which on a Buffer shares.
+      if (size <= bytesMax) chunks.push(new Uint8Array(bytes));
     },
     onEnd() {
       if (size <= bytesMax) {

@@ -1,4 +1,4 @@
-import { batonError, type DecisionRecord, type ErrorCode } from "@baton/domain";
+import { batonError, type ErrorCode } from "@baton/domain";
 import { modelsBody, parseGenerateRequest } from "@baton/openai-api";
 import type {
   BusSubscription,
@@ -8,14 +8,8 @@ import type {
   ResponseSink,
   TimerHandle,
 } from "@baton/ports";
-import {
-  anyModelSubject,
-  decisionsAnswer,
-  decisionsQuery,
-  fleet,
-  frontendBeat,
-  subjectOf,
-} from "@baton/protocol";
+import { anyModelSubject, fleet, frontendBeat, subjectOf } from "@baton/protocol";
+import { askDecisions } from "./ask-decisions.ts";
 import { ModelDirectory } from "./model-directory.ts";
 import { Planner } from "./planner.ts";
 import { readPrompt } from "./prompt.ts";
@@ -30,7 +24,6 @@ export interface Frontend extends FrontendApi {
 }
 
 const beatMs = 1_000;
-const decisionsDeadlineMs = 2_000;
 
 /** The router that clients talk to: stateless but for the requests whose sockets it holds. */
 export function createFrontend(config: FrontendConfig, ports: FrontendPorts): Frontend {
@@ -46,6 +39,7 @@ class FrontendService implements Frontend {
   #beat: TimerHandle | null = null;
   #live = 0;
   #isLeaving = false;
+  #drained: Promise<void> | null = null;
   #onIdle: (() => void) | null = null;
 
   constructor(config: FrontendConfig, ports: FrontendPorts) {
@@ -67,7 +61,7 @@ class FrontendService implements Frontend {
       else logger.warn({ problem: read.error.message }, "fleet message refused");
     });
     this.#subscriptions.push(subscription);
-    this.#beat = timers.every(beatMs, () => this.#tellBeat());
+    this.#beat = timers.every(beatMs, () => this.#tellBeat(false));
     await bus.flush();
   }
 
@@ -115,43 +109,13 @@ class FrontendService implements Frontend {
     readonly requestId: string | null;
     readonly limit: number;
   }): Promise<GetAnswer> {
-    const payload = decisionsQuery.encode(query);
-    const asked = this.directory
-      .models()
-      .flatMap(({ id }) =>
-        (["prefill", "decode"] as const).map((pool) => subjectOf(id, pool, "decisions")),
-      );
-    const answers = await Promise.all(
-      asked.map((subject) =>
-        this.#ports.bus.request(subject, payload, { deadlineMs: decisionsDeadlineMs }),
-      ),
-    );
-    const records: DecisionRecord[] = [];
-    const unanswered: string[] = [];
-    answers.forEach((answer, at) => {
-      const read = answer.ok ? decisionsAnswer.decode(answer.value) : answer;
-      if (read.ok) records.push(...read.value.records);
-      else unanswered.push(`${asked[at]}: ${read.error.message}`);
-    });
-    records.sort((left, right) => right.wallMs - left.wallMs);
-    return { status: 200, body: { records, unanswered } };
+    const models = this.directory.models().map(({ id }) => id);
+    return { status: 200, body: await askDecisions(this.#ports.bus, models, query) };
   }
 
-  async drain(deadlineMs: number): Promise<void> {
-    if (this.#isLeaving) return;
-    this.#isLeaving = true;
-    if (this.#live > 0) {
-      await new Promise<void>((resolve) => {
-        const deadline = this.#ports.timers.after(deadlineMs, resolve);
-        this.#onIdle = () => {
-          deadline.cancel();
-          resolve();
-        };
-      });
-    }
-    this.#beat?.cancel();
-    this.#tellBeat();
-    await this.#ports.bus.drain();
+  drain(deadlineMs: number): Promise<void> {
+    this.#drained ??= this.#drain(deadlineMs);
+    return this.#drained;
   }
 
   missing(): string[] {
@@ -197,7 +161,12 @@ class FrontendService implements Frontend {
     const { model, maxOutputTokens, unsplittable } = parsed.value;
     if (!this.directory.isKnown(model)) {
       const known = this.directory.models().map(({ id }) => id);
-      const message = `The model ${JSON.stringify(model)} does not exist. Known: ${known.join(", ") || "none yet"}.`;
+      // A client that is told 404 gives up; before the first word of a scheduler nobody knows better.
+      if (known.length === 0) {
+        const message = "no scheduler was heard yet";
+        return refuse("BATON_MODEL_NOT_READY", message, { retryAfterS: 1 });
+      }
+      const message = `The model ${JSON.stringify(model)} does not exist. Known: ${known.join(", ")}.`;
       return refuse("BATON_UNKNOWN_MODEL", message, { param: "model" });
     }
     if (unsplittable !== null) {
@@ -226,11 +195,28 @@ class FrontendService implements Frontend {
     session.start();
   }
 
-  #tellBeat(): void {
+  async #drain(deadlineMs: number): Promise<void> {
+    this.#isLeaving = true;
+    if (this.#live > 0) {
+      await new Promise<void>((resolve) => {
+        const deadline = this.#ports.timers.after(deadlineMs, resolve);
+        this.#onIdle = () => {
+          deadline.cancel();
+          resolve();
+        };
+      });
+    }
+    this.#beat?.cancel();
+    this.#tellBeat(true);
+    await this.#ports.bus.drain();
+  }
+
+  /** `isLeaving` frees all that this process holds, so it is said once nothing runs any more. */
+  #tellBeat(isLeaving: boolean): void {
     const { frontendId, incarnation } = this.#config;
     const payload = frontendBeat.encode({
       frontend: { frontendId, incarnation },
-      isLeaving: this.#isLeaving,
+      isLeaving,
       requestsLive: this.#live,
     });
     for (const { id } of this.directory.models()) {

@@ -1,3 +1,4 @@
+import { connectorNamed } from "@baton/connectors";
 import {
   type BatonError,
   batonError,
@@ -55,7 +56,7 @@ export class Planner {
     const payload = place.encode({ ...this.#base(request, attempt, deadlineMs), excluded });
     const subject = subjectOf(request.model, "prefill", "place");
     const reply = await this.#ports.bus.request(subject, payload, { deadlineMs });
-    if (!reply.ok) return reply;
+    if (!reply.ok) return fail(planError(reply.error, request.model));
     const answer = placed.decode(reply.value);
     if (!answer.ok) return answer;
     return answer.value.kind === "bound" ? ok(answer.value.candidates) : fail(answer.value.error);
@@ -77,15 +78,18 @@ export class Planner {
     const subject = subjectOf(request.model, "decode", "reserve");
     const deadlineMs = Math.min(this.#config.reserveDeadlineMs, this.#leftMs(request));
     const reply = await this.#ports.bus.request(subject, payload, { deadlineMs });
-    if (!reply.ok) return reply;
+    if (!reply.ok) return fail(planError(reply.error, request.model));
     const answer = reserved.decode(reply.value);
     if (!answer.ok) return answer;
     const { value } = answer;
     if (value.kind === "refused") return fail(value.error);
     const { decode } = value;
-    return value.kind === "remote"
-      ? ok({ prefill: value.prefill, decode, connector: value.connector })
-      : ok({ prefill: null, decode, connector: "none" });
+    if (value.kind === "local") return ok({ prefill: null, decode, connector: "none" });
+    const { prefill, connector } = value;
+    if (connectorNamed(connector) !== undefined) return ok({ prefill, decode, connector });
+    // Schedulers check names at start; one that this build does not know is a version mix.
+    const message = `this frontend does not know connector ${connector}`;
+    return fail(batonError("BATON_NO_COMPATIBLE_PAIR", message));
   }
 
   /** Asks the broker whether the handle may be presented; a broker out of reach means no. */
@@ -150,7 +154,7 @@ export class Planner {
 }
 
 /** A model without a scheduler that answers is not ready; clients retry that, and not a 404. */
-export function planError(error: BatonError, model: string): BatonError {
+function planError(error: BatonError, model: string): BatonError {
   if (error.code !== "BATON_BUS_NO_RESPONDER") return error;
   return batonError("BATON_MODEL_NOT_READY", `no scheduler of ${model} answers`, {
     cause: error.message,

@@ -1,6 +1,12 @@
 import type { BatonError } from "@baton/domain";
 import { batonError } from "@baton/domain";
-import { relayHeaders, SseScanner, sseErrorEvent, UsageReader } from "@baton/openai-api";
+import {
+  joinChunks,
+  relayHeaders,
+  SseScanner,
+  sseErrorEvent,
+  UsageReader,
+} from "@baton/openai-api";
 import type { EngineExchange, EngineHandler, ResponseSink } from "@baton/ports";
 import { judgeStatus, type Refusal } from "./leg.ts";
 
@@ -29,7 +35,8 @@ export class Relay implements EngineHandler {
   #isStarted = false;
   #isOpen = false;
   #isMuted = false;
-  #first: Uint8Array | null = null;
+  /** What came before `open`. */
+  #first: Uint8Array[] = [];
   #refusal: Uint8Array[] = [];
   #refusalBytes = 0;
 
@@ -59,8 +66,8 @@ export class Relay implements EngineHandler {
       ...(length === undefined ? {} : { "content-length": length }),
     });
     this.#isOpen = true;
-    if (this.#first !== null) this.#write(this.#first);
-    this.#first = null;
+    for (const bytes of this.#first) this.#write(bytes);
+    this.#first = [];
   }
 
   /** The client is gone: what still comes is read and dropped. */
@@ -95,13 +102,13 @@ export class Relay implements EngineHandler {
   onData(bytes: Uint8Array): void {
     if (this.#status !== 200) {
       this.#refusalBytes += bytes.length;
-      if (this.#refusalBytes <= refusalBytesMax) this.#refusal.push(bytes.slice());
+      if (this.#refusalBytes <= refusalBytesMax) this.#refusal.push(new Uint8Array(bytes));
       return;
     }
     if (this.#isStream) this.#scanner.push(bytes);
     this.#usage.push(bytes);
     if (this.#isOpen) this.#write(bytes);
-    else if (!this.#isMuted) this.#first = join(this.#first, bytes);
+    else if (!this.#isMuted) this.#first.push(new Uint8Array(bytes));
     if (this.#isStarted) return;
     this.#isStarted = true;
     this.#onEvent({ kind: "started" });
@@ -113,7 +120,8 @@ export class Relay implements EngineHandler {
       return;
     }
     if (this.#isStream && !this.#scanner.isDone) {
-      const message = `${this.#where} ended its stream without [DONE]`;
+      // Without the word itself: clients exist that look for it anywhere in a line.
+      const message = `${this.#where} ended its stream before its last event`;
       const error = batonError("BATON_STREAM_BROKEN", message);
       this.#onEvent({ kind: "failed", error, isWorkerFault: true });
       return;
@@ -133,8 +141,7 @@ export class Relay implements EngineHandler {
   }
 
   #judge(): void {
-    let body: Uint8Array = new Uint8Array();
-    for (const chunk of this.#refusal) body = join(body, chunk);
+    const body = joinChunks(this.#refusal);
     const text = new TextDecoder().decode(body);
     const judged = judgeStatus(this.#status, this.#where, text);
     if (judged.kind === "fault") {
@@ -147,11 +154,3 @@ export class Relay implements EngineHandler {
 }
 
 const lineEnds = new TextEncoder().encode("\n\n");
-
-function join(first: Uint8Array | null, next: Uint8Array): Uint8Array {
-  if (first === null || first.length === 0) return next.slice();
-  const joined = new Uint8Array(first.length + next.length);
-  joined.set(first);
-  joined.set(next, first.length);
-  return joined;
-}

@@ -42,6 +42,7 @@ export interface LaptopOptions {
   /** First admin port; 0 takes free ones. */
   readonly adminPort: number;
   readonly host: string;
+  readonly tokenizerMode: "engine" | "none";
   readonly logger: HostLogger;
   /** Seed of the schedulers' draws; null takes a random one. */
   readonly seed: number | null;
@@ -135,7 +136,7 @@ export async function openLaptop(options: LaptopOptions): Promise<Outcome<Laptop
   const config = frontendConfig({
     "http.port": options.port,
     "http.host": options.host,
-    "tokenizer.mode": "engine",
+    "tokenizer.mode": options.tokenizerMode,
   });
   const frontend = await openFrontend(config, shared, {
     bus: buses[2]!,

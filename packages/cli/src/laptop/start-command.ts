@@ -49,6 +49,7 @@ export async function runStart(argv: readonly string[]): Promise<number> {
       port: options.port ?? (options.replay === null ? portDefault : 0),
       adminPort: options.port === null && options.replay === null ? portDefault + 1 : 0,
       host: "127.0.0.1",
+      tokenizerMode: "engine",
       logger: createLogger({
         level: options.logLevel,
         pretty: process.stderr.isTTY,
