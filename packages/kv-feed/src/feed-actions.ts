@@ -5,8 +5,8 @@ import { type HeldMessage, HeldMessages } from "./held-messages.ts";
 import { Recovery, type Replay } from "./recovery.ts";
 
 /**
- * How far before the newest message the proof starts after a reconnect. Messages may overtake the news
- * of it, and a new life may by chance go on at our number: older messages tell.
+ * How far before the newest message the proof starts after a reconnect. Messages may overtake the
+ * news of it, and a new life may by chance go on at our number: older messages tell.
  */
 const reconnectProofBack = 31;
 
@@ -46,8 +46,8 @@ export class FeedActions {
   }
 
   /**
-   * Gives on what was held and is next now. Only at the end of a replay: what that one brings itself
-   * is of the engine that speaks now, what was held may be the rest of one that is gone.
+   * Gives on what was held and is next now. Only at the end of a replay: what that one brings
+   * itself is of the engine that speaks now, what was held may be the rest of one that is gone.
    */
   drainHeld(): void {
     for (let held = this.#held.first(); held !== undefined; held = this.#held.first()) {

@@ -2,6 +2,9 @@ import type { DecisionRecord } from "@baton/domain";
 import { Ring } from "@baton/kit";
 import { decisionsAnswer } from "@baton/protocol";
 
+/** As many as a `decisions-answer` of the protocol holds. */
+const answerRecordsMax = 10_000;
+
 /** The newest decisions of a scheduler, in memory. */
 export class DecisionLog {
   readonly #records: Ring<DecisionRecord>;
@@ -29,7 +32,7 @@ export class DecisionLog {
     query: { readonly requestId: string | null; readonly limit: number },
     bytesMax: number,
   ): Uint8Array {
-    let records = this.find(query);
+    let records = this.find({ ...query, limit: Math.min(query.limit, answerRecordsMax) });
     for (;;) {
       const payload = decisionsAnswer.encode({ records });
       if (payload.length <= bytesMax || records.length === 0) return payload;

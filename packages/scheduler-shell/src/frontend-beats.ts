@@ -25,6 +25,11 @@ export class FrontendBeats {
     this.#lastMs.delete(owner);
   }
 
+  /** Nobody could be heard until now: each gets its three beats anew. */
+  excuse(nowMs: number): void {
+    for (const owner of this.#lastMs.keys()) this.#lastMs.set(owner, nowMs);
+  }
+
   /** Owners that fell silent; each is told once. */
   takeSilent(nowMs: number): string[] {
     const silent = [...this.#lastMs].filter(([, lastMs]) => nowMs - lastMs > silenceMsMax);

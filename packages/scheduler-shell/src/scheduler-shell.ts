@@ -31,6 +31,7 @@ export class SchedulerShell {
   readonly #onOutcome: (message: Outcome) => void;
   readonly #onBatch: (workerId: string, batch: KvBatch) => void;
   readonly #onReset: (workerId: string, reason: string) => void;
+  readonly #onTick: () => void;
   #watch: WorkerWatch | null = null;
   #tick: TimerHandle | null = null;
   #isAsked = false;
@@ -44,6 +45,8 @@ export class SchedulerShell {
     onOutcome(message: Outcome): void;
     onBatch(workerId: string, batch: KvBatch): void;
     onReset(workerId: string, reason: string): void;
+    /** Each second, after what is overdue has ended: for gauges of the pool's own. */
+    onTick(): void;
   }) {
     this.#pool = options.pool;
     this.#settings = options.settings;
@@ -52,6 +55,7 @@ export class SchedulerShell {
     this.#onOutcome = options.onOutcome;
     this.#onBatch = options.onBatch;
     this.#onReset = options.onReset;
+    this.#onTick = options.onTick;
     this.decisions = new DecisionLog(options.settings.decisionsKept);
     this.#gauges = new PoolGauges(options.pool, options.ports.metrics);
     this.#gauges.seed(options.settings.workers.map(({ workerId }) => workerId));
@@ -82,7 +86,7 @@ export class SchedulerShell {
       onReset: this.#onReset,
       onFeedState: (workerId, state, reason) => this.#onFeedState(workerId, state, reason),
     });
-    this.#tick = timers.every(tickMs, () => this.#onTick());
+    this.#tick = timers.every(tickMs, () => this.#everySecond());
     await this.#watch.firstRound;
     this.#isAsked = true;
     this.#tellFleet();
@@ -179,6 +183,7 @@ export class SchedulerShell {
 
   #onProbe(workerId: string, probe: Probe): readonly FleetChange[] {
     const { logger, metrics } = this.#ports;
+    const held = this.#state.leasesByWorker().get(workerId) ?? 0;
     const changes = this.#state.applyProbe(workerId, probe);
     for (const change of changes) {
       if (change.kind === "state") logger.info({ pool: this.#pool, ...change }, "worker state");
@@ -186,6 +191,7 @@ export class SchedulerShell {
         logger.warn({ pool: this.#pool, ...change }, "worker restarted");
         const labels = { pool: this.#pool, worker: change.workerId };
         metrics.counter("baton_worker_restarts_total", labels).add();
+        this.#lost("worker restarted", held);
       }
     }
     if (changes.length > 0) this.#tellFleet();
@@ -198,14 +204,17 @@ export class SchedulerShell {
     this.#ports.logger[level]({ workerId, state, reason }, "KV event feed");
   }
 
-  #onTick(): void {
+  #everySecond(): void {
     const nowMs = this.#ports.clock.nowMs();
+    // While the bus is away, frontends stream on and cannot say so.
+    if (this.#ports.bus.state() !== "connected") this.#beats.excuse(nowMs);
     for (const owner of this.#beats.takeSilent(nowMs)) {
       this.#lost("frontend gone", this.#state.releaseOwner(owner, nowMs));
     }
     this.#lost("deadline", this.#state.sweep(nowMs));
     this.#tellFleet();
     this.#gauges.set(this.#state, this.#beats.count);
+    this.#onTick();
   }
 
   #lost(cause: "deadline" | "frontend gone" | "worker restarted", count: number): void {

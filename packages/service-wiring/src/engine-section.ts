@@ -5,6 +5,7 @@ import type { Logger } from "@baton/ports";
 import { field, readSecretFile } from "@baton/service-host";
 import { z } from "zod";
 import { readTextFile } from "./read-text-file.ts";
+import { uniqueMembers } from "./unique-members.ts";
 
 export interface EngineSettings {
   readonly connectTimeoutMs: number;
@@ -54,6 +55,7 @@ export function engineSection() {
           caFile,
         }),
       )
+      .superRefine(uniqueMembers("credentials", "workerId"))
       .meta({ description: "Token and CA of single workers, instead of the two above." })
       .default([]),
   };

@@ -6,14 +6,20 @@ import { type Frozen, field, hostSections } from "@baton/service-host";
 import { z } from "zod";
 import { busSection } from "./bus-section.ts";
 import { engineSection } from "./engine-section.ts";
+import { uniqueMembers } from "./unique-members.ts";
+
+const zmqAddress = (description: string) =>
+  z
+    .string()
+    .regex(/^(?:tcp:\/\/\S+:\d{1,5}|ipc:\/\/\S+)$/)
+    .meta({ description, allowed: "a ZeroMQ address, tcp://HOST:PORT or ipc://PATH" });
 
 const kvEvents = z
   .union([
     z.enum(["auto", "off"]),
     z.strictObject({
-      endpoint: field.text({ description: "PUB endpoint, such as tcp://10.0.0.1:5557." }),
-      replayEndpoint: field
-        .text({ description: "ROUTER endpoint for replay; null when the engine has none." })
+      endpoint: zmqAddress("PUB endpoint, such as tcp://10.0.0.1:5557."),
+      replayEndpoint: zmqAddress("ROUTER endpoint for replay; null when the engine has none.")
         .nullable()
         .default(null),
     }),
@@ -59,6 +65,7 @@ export function poolSections(defaults: { readonly adminPort: number }) {
     workers: z
       .array(worker)
       .min(1)
+      .superRefine(uniqueMembers("workers", "id"))
       .meta({ description: "Workers of the pool: id, url, role, dialect, connector, kvEvents." }),
     placement: z.strictObject({
       policy: field

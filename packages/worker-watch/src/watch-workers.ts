@@ -5,6 +5,7 @@ import type {
   EngineClient,
   KvEventSource,
   KvFeed,
+  KvFeedSink,
   Logger,
   TimerHandle,
   Timers,
@@ -101,28 +102,37 @@ class Watch {
     const endpoints = await this.#endpoints();
     if (this.#isClosed) return;
     if (endpoints === null) {
-      const reason =
+      this.#followNone(
         this.#worker.kvEvents.kind === "off"
           ? "switched off in the configuration"
-          : "the engine announces none: start it with --kv-events-config";
-      this.#options.logger.warn(
-        { workerId, reason },
-        "worker without KV events: no overlap knowledge",
+          : "the engine announces none: start it with --kv-events-config",
       );
-      this.#options.onFeedState(workerId, "none", reason);
       return;
     }
-    this.#feed = kvEventSource.open(
-      { workerId, ...endpoints },
-      {
-        onBatch: (batch) => this.#options.onBatch(workerId, batch),
-        onReset: (reason) => {
-          this.#options.onReset(workerId, reason);
-          void this.probe();
-        },
-        onState: (state, reason) => this.#options.onFeedState(workerId, state, reason),
+    const sink: KvFeedSink = {
+      onBatch: (batch) => this.#options.onBatch(workerId, batch),
+      onReset: (reason) => {
+        this.#options.onReset(workerId, reason);
+        void this.probe();
       },
+      onState: (state, reason) => this.#options.onFeedState(workerId, state, reason),
+    };
+    try {
+      this.#feed = kvEventSource.open({ workerId, ...endpoints }, sink);
+    } catch (error) {
+      // The address is the engine's word: one odd engine must not end the scheduler.
+      const problem = error instanceof Error ? error.message : String(error);
+      this.#followNone(`${endpoints.endpoint} cannot be listened to: ${problem}`);
+    }
+  }
+
+  #followNone(reason: string): void {
+    const { workerId } = this.#worker;
+    this.#options.logger.warn(
+      { workerId, reason },
+      "worker without KV events: no overlap knowledge",
     );
+    this.#options.onFeedState(workerId, "none", reason);
   }
 
   async #endpoints(): Promise<KvEndpoints | null> {

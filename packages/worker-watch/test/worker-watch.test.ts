@@ -73,6 +73,7 @@ function watch(engine: FakeEngine) {
     engineClient: engine.client,
     kvEventSource: {
       open(options, sink) {
+        if (!options.endpoint.includes("://")) throw new Error("not an address");
         const feed = { options, sink, isOpen: true };
         opened.push(feed);
         return {
@@ -140,6 +141,19 @@ t.test("an engine that announces no events is said to have none, with what to do
   await watching.firstRound;
   await settle();
   t.match(states, [/none .*--kv-events-config/]);
+  watching.close();
+});
+
+t.test("an engine that announces an address that is none is watched without events", async (t) => {
+  const engine = new FakeEngine();
+  engine.answers["/kv_event_sources"] = sources("nonsense");
+  const { watching, fleet, opened, states, tick, settle } = watch(engine);
+  await watching.firstRound;
+  await settle();
+  t.match(fleet.get("p0"), { state: "up" });
+  t.match(states, [/none nonsense cannot be listened to: not an address/]);
+  await tick();
+  t.equal(opened.length, 0);
   watching.close();
 });
 

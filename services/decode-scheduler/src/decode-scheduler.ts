@@ -3,7 +3,7 @@ import { workerKey } from "@baton/domain";
 import { Prng } from "@baton/kit";
 import type { EngineProfile } from "@baton/perf-model";
 import { attemptKey, DecodePool, type Policy, type ReserveRequest } from "@baton/placement";
-import type { GetAnswer, Metrics, TimerHandle } from "@baton/ports";
+import type { GetAnswer, Metrics } from "@baton/ports";
 import {
   handle,
   handleAnswer,
@@ -39,8 +39,6 @@ export interface Scheduler {
   drain(): Promise<void>;
 }
 
-const gaugeIntervalMs = 1_000;
-
 /** Chooses where answers are decoded, and brokers KV handles, for one model's pool. */
 export function createDecodeScheduler(
   config: DecodeSchedulerConfig,
@@ -57,8 +55,8 @@ export function createDecodeScheduler(
     onOutcome,
     onBatch() {},
     onReset() {},
+    onTick: setGauges,
   });
-  let gauges: TimerHandle | null = null;
 
   function onReserve(payload: Uint8Array): Uint8Array {
     const decoded = reserve.decode(payload);
@@ -129,19 +127,16 @@ export function createDecodeScheduler(
   for (const kind of ["remote", "local"]) {
     metrics.counter("baton_decode_reservations_total", { kind }).add(0);
   }
+  setGauges();
   return {
     async start() {
       shell.serve("reserve", onReserve);
       shell.serve("handle", onHandle);
-      gauges = ports.timers.every(gaugeIntervalMs, setGauges);
       await shell.start();
     },
     missing: () => shell.missing(),
     workers: () => shell.workersAnswer(),
     decisions: (query) => ({ status: 200, body: { records: shell.decisions.find(query) } }),
-    async drain() {
-      gauges?.cancel();
-      await shell.drain();
-    },
+    drain: () => shell.drain(),
   };
 }

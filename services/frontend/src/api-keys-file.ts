@@ -27,14 +27,20 @@ export function readApiKeysFile(file: string): Outcome<ReadonlyMap<string, strin
           ? `key of ${name} has under ${keyLengthMin} characters`
           : names.has(name)
             ? `name ${name} stands there twice`
-            : null;
+            : keys.has(digest(key))
+              ? `${name} has the key of ${keys.get(digest(key))}`
+              : null;
     if (problem !== null) problems.push(`${file}:${at + 1}: ${problem}`);
     else {
       names.add(name!);
-      keys.set(createHash("sha256").update(key!).digest("hex"), name!);
+      keys.set(digest(key!), name!);
     }
   });
   if (problems.length === 0 && keys.size === 0) problems.push(`${file}: holds no key`);
   if (problems.length > 0) return fail(batonError("BATON_CONFIG_INVALID", problems.join("; ")));
   return ok(keys);
+}
+
+function digest(key: string): string {
+  return createHash("sha256").update(key).digest("hex");
 }

@@ -34,9 +34,8 @@ export class Relay implements EngineHandler {
   #headers: Readonly<Record<string, string>> = {};
   #isStarted = false;
   #isOpen = false;
-  #isMuted = false;
-  /** What came before `open`. */
-  #first: Uint8Array[] = [];
+  /** The first bytes, while the one who decides is told of them. */
+  #first: Uint8Array | null = null;
   #refusal: Uint8Array[] = [];
   #refusalBytes = 0;
 
@@ -57,23 +56,16 @@ export class Relay implements EngineHandler {
     this.#exchange = exchange;
   }
 
-  /** From here on bytes go to the client, those that came first included. */
+  /** Called in answer to `started`: from here on bytes go to the client, the first ones included. */
   open(): void {
     const length = this.#headers["content-length"];
     this.#sink.head(this.#status, {
       ...relayHeaders(this.#headers),
-      // The bytes are the engine's own, so its length holds.
-      ...(length === undefined ? {} : { "content-length": length }),
+      // The bytes are the engine's own, so its length holds; a stream may get an event more.
+      ...(length === undefined || this.#isStream ? {} : { "content-length": length }),
     });
     this.#isOpen = true;
-    for (const bytes of this.#first) this.#write(bytes);
-    this.#first = [];
-  }
-
-  /** The client is gone: what still comes is read and dropped. */
-  mute(): void {
-    this.#isMuted = true;
-    this.#exchange?.resume();
+    if (this.#first !== null) this.#write(this.#first);
   }
 
   /** The client took what waited for it. */
@@ -108,10 +100,12 @@ export class Relay implements EngineHandler {
     if (this.#isStream) this.#scanner.push(bytes);
     this.#usage.push(bytes);
     if (this.#isOpen) this.#write(bytes);
-    else if (!this.#isMuted) this.#first.push(new Uint8Array(bytes));
-    if (this.#isStarted) return;
-    this.#isStarted = true;
-    this.#onEvent({ kind: "started" });
+    else if (!this.#isStarted) {
+      this.#isStarted = true;
+      this.#first = bytes;
+      this.#onEvent({ kind: "started" });
+      this.#first = null;
+    }
   }
 
   onEnd(): void {
@@ -136,7 +130,6 @@ export class Relay implements EngineHandler {
   }
 
   #write(bytes: Uint8Array): void {
-    if (this.#isMuted) return;
     if (!this.#sink.write(bytes)) this.#exchange?.pause();
   }
 

@@ -100,7 +100,6 @@ export class RequestSession {
         return;
       case "wait":
         this.#wait?.cancel();
-        this.#legs.muteRelay();
         this.#wait = this.#ports.timers.after(effect.ms, () => this.step({ kind: "waited" }));
         return;
       case "over":

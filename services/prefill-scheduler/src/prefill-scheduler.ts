@@ -56,6 +56,7 @@ export function createPrefillScheduler(
       }
     },
     onReset: (workerId) => pool.resetEvents(workerId),
+    onTick() {},
   });
 
   function onPlace(payload: Uint8Array): Uint8Array {
