@@ -145,6 +145,7 @@ export class World {
         requestsLiveMax: 1_000,
         deadlineMs,
         attemptsMax: 3,
+        placeDeadlineMs: 600_000,
         reserveDeadlineMs: 250,
         claimDeadlineMs: 2_000,
         drainMsMax: 200,

@@ -162,6 +162,7 @@ export class Fleet {
     const start = signals.processStartS;
     const startS = start.kind === "known" ? start.value : null;
     const isNewStart = startS !== null && startS !== entry.processStartS;
+    if (isNewStart) entry.lives = 0;
     // Without a start time a worker that was down may have lost its cache: assume that it did.
     const mayBeNew = startS === null && entry.wasDown;
     entry.processStartS = startS ?? entry.processStartS;
@@ -172,8 +173,9 @@ export class Fleet {
   #beginLife(entry: Entry): FleetChange[] {
     const ended = entry.incarnation;
     entry.lives += 1;
-    entry.incarnation =
-      entry.processStartS === null ? `${entry.lives}` : `${entry.processStartS}.${entry.lives}`;
+    // Made of what the engine tells, so that schedulers that began at different times agree on it.
+    const start = entry.processStartS === null ? "" : `${entry.processStartS}.`;
+    entry.incarnation = `${start}${entry.lives}`;
     entry.gate.success();
     const { workerId } = entry.config;
     return [{ kind: "incarnation", workerId, ended, begun: entry.incarnation }];

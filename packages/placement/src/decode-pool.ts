@@ -19,6 +19,12 @@ import type {
 import { pickCheapest, pickNext } from "./pick.ts";
 import { type AttemptKey, attemptKey, type Moment, tokensOrGuess } from "./request.ts";
 
+/** Far more restarts than fall into the life of a handle. */
+const endedLivesMax = 1_024;
+
+/** A claim by the identity of the prefill worker. */
+export type PrefillClaim = Omit<HandleClaim, "prefill"> & { readonly worker: WorkerIdentity };
+
 /** All that the decode-scheduler knows: its pool, the ledger of transfers, the broker of handles. */
 export class DecodePool {
   readonly fleet: Fleet;
@@ -26,6 +32,8 @@ export class DecodePool {
   readonly #leases = new LeaseLedger<DecodeLease>();
   readonly #transfers = new TransferLedger();
   readonly #broker = new HandleBroker();
+  readonly #prefillLives = new Map<string, string>();
+  readonly #endedLives = new Set<string>();
   readonly #foreignTokens = new Map<string, number>();
   readonly #view: DecodeView;
   /** Live attempts, so that a repeated `reserve` gets the same answer and holds once. */
@@ -84,11 +92,29 @@ export class DecodePool {
     return result;
   }
 
-  claim(claim: HandleClaim, nowMs: number): ClaimAnswer {
+  /** The life that a prefill worker is in: handles of an earlier one are void. Returns how many were open. */
+  prefillLife(worker: WorkerIdentity): number {
+    const known = this.#prefillLives.get(worker.workerId);
+    this.#prefillLives.set(worker.workerId, worker.incarnation);
+    if (known === undefined || known === worker.incarnation) return 0;
+    const ended = workerKey({ ...worker, incarnation: known });
+    this.#endedLives.add(ended);
+    for (const oldest of this.#endedLives) {
+      if (this.#endedLives.size <= endedLivesMax) break;
+      this.#endedLives.delete(oldest);
+    }
+    return this.#broker.fence(ended).length;
+  }
+
+  claim(claim: PrefillClaim, nowMs: number): ClaimAnswer {
+    // A life that was not heard of yet may be the newest: news of it can be slower than a claim.
+    if (this.#endedLives.has(workerKey(claim.worker))) {
+      return { kind: "refused", reason: `${claim.worker.workerId} restarted since` };
+    }
     if (this.#leases.get(claim.key) === undefined) {
       return { kind: "refused", reason: "the attempt holds no reservation" };
     }
-    return this.#broker.claim(claim, nowMs);
+    return this.#broker.claim({ ...claim, prefill: workerKey(claim.worker) }, nowMs);
   }
 
   /** First byte of the decode leg: the transfer is over. */

@@ -59,7 +59,7 @@ const at = (nowMs: number, tieDraw = 0.5) => ({ nowMs, wallMs: nowMs, tieDraw })
 const key = (id: number) => ({ requestId: `r${id}`, attempt: 1 });
 const claim = (id: number, handleId = `h${id}`) => ({
   key: `r${id}#1`,
-  prefill: "p0@1",
+  worker: { workerId: "p0", incarnation: "1" },
   handleId,
   leaseMs: 30_000,
   ageMs: 1,
@@ -160,6 +160,21 @@ t.test("no handle without a reservation, and each once", async (t) => {
   t.equal(pool.claim(claim(0, "h"), 0).kind, "claimed");
   t.match(pool.claim(claim(1, "h"), 0), { kind: "refused" });
 });
+
+t.test(
+  "a prefill worker that restarted fences its open handles and has new ones only",
+  async (t) => {
+    const pool = newPool(1);
+    for (let id = 0; id < 3; id++) pool.reserve(request(id), at(0));
+    pool.prefillLife({ workerId: "p0", incarnation: "1" });
+    t.equal(pool.claim(claim(0), 0).kind, "claimed");
+    t.equal(pool.prefillLife({ workerId: "p0", incarnation: "2" }), 1, "one handle was open");
+    t.equal(pool.stats().openHandles, 0);
+    t.match(pool.claim(claim(1), 0), { kind: "refused", reason: /p0 restarted/ });
+    const fresh = { ...claim(2), worker: { workerId: "p0", incarnation: "2" } };
+    t.equal(pool.claim(fresh, 0).kind, "claimed");
+  },
+);
 
 t.test("the same reserve asked twice holds once", async (t) => {
   const pool = newPool(2);

@@ -46,6 +46,8 @@ export class RequestFlow {
   #offers: readonly Offer[] = [];
   #plan: Plan | null = null;
   #prefillEndMs = 0;
+  /** What the last attempt failed with. */
+  #failure: BatonError | null = null;
   /** Set once the client needs no answer any more: it left, or it got an error. */
   #closedBy: { readonly end: "client-closed" | "failed"; readonly code: string } | null = null;
 
@@ -111,7 +113,9 @@ export class RequestFlow {
 
   #onPlaced(event: Extract<FlowEvent, { kind: "placed" | "place-failed" }>): FlowEffect[] {
     const { attempt } = event;
-    if (event.kind === "place-failed") return this.#fail(event.error, "no prefill worker");
+    if (event.kind === "place-failed") {
+      return this.#fail(this.#reasonFor(event.error), "no prefill worker");
+    }
     if (this.#closedBy !== null) return this.#end(false, "closed while placing");
     this.#state = "reserving";
     this.#offers = event.offers;
@@ -125,7 +129,9 @@ export class RequestFlow {
     const { attempt } = event;
     if (event.kind === "reserve-failed") {
       const isLate = event.error.code === "BATON_BUS_DEADLINE";
-      return isLate ? this.#retry(event.error, false) : this.#fail(event.error, "no decode worker");
+      return isLate
+        ? this.#retry(event.error, false)
+        : this.#fail(this.#reasonFor(event.error), "no decode worker");
     }
     if (this.#closedBy !== null) return this.#end(false, "closed while reserving");
     const offer = this.#offers.find((each) => each.worker.workerId === event.prefill?.workerId);
@@ -300,6 +306,7 @@ export class RequestFlow {
     if (this.#closedBy !== null || this.#attempt >= this.#options.attemptsMax) {
       return this.#fail(error, error.message, workerFault);
     }
+    this.#failure = error;
     const stage = {
       end: "retried",
       workerFault,
@@ -307,6 +314,13 @@ export class RequestFlow {
       reason: error.message,
     } as const;
     return [this.#report({ kind: "ended", ...stage }), ...this.#begin()];
+  }
+
+  /** "Nobody left to try" is not what the client asks about after an attempt that failed. */
+  #reasonFor(error: BatonError): BatonError {
+    const isNobodyLeft =
+      error.code === "BATON_NO_PREFILL_WORKER" || error.code === "BATON_NO_DECODE_WORKER";
+    return isNobodyLeft && this.#failure !== null ? this.#failure : error;
   }
 
   #fail(error: BatonError, reason: string, workerFault = false): FlowEffect[] {

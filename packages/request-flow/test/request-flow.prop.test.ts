@@ -148,6 +148,16 @@ t.test(
   },
 );
 
+t.test("with nobody left for a second attempt the client hears why the first failed", async (t) => {
+  const flow = newFlow();
+  run(flow, [start], [placed()], [reserved()], [prefillFailed()]);
+  const nobody = batonError("BATON_NO_PREFILL_WORKER", "p0 failed this request before");
+  const effects = run(flow, [{ kind: "place-failed", attempt: 2, error: nobody }]);
+  t.match(effects[0], { kind: "respond", error: fault });
+  const first = run(newFlow(), [start], [{ kind: "place-failed", attempt: 1, error: nobody }]);
+  t.match(first[1], { kind: "respond", error: nobody });
+});
+
 t.test(
   "a refused handle or a decode leg that fails before its first byte prefills again",
   async (t) => {

@@ -35,9 +35,13 @@ export function natsUserOf(service: BusService, secret: NatsUser["secret"]): Nat
   return {
     ...common,
     publish: [anyModelSubject(pool, "fleet")],
-    subscribe: [...served, "decisions" as const, "outcome" as const, "frontend" as const].map(
-      (verb) => anyModelSubject(pool, verb),
-    ),
+    subscribe: [
+      ...[...served, "decisions" as const, "outcome" as const, "frontend" as const].map((verb) =>
+        anyModelSubject(pool, verb),
+      ),
+      // A prefill worker that restarts voids its handles.
+      ...(pool === "decode" ? [anyModelSubject("prefill", "fleet")] : []),
+    ],
     answerSecondsMax,
   };
 }

@@ -1,16 +1,17 @@
 import { connectorNamed } from "@baton/connectors";
-import { workerKey } from "@baton/domain";
 import { Prng } from "@baton/kit";
 import type { EngineProfile } from "@baton/perf-model";
 import { attemptKey, DecodePool, type Policy, type ReserveRequest } from "@baton/placement";
 import type { GetAnswer, Metrics } from "@baton/ports";
 import {
+  fleet,
   handle,
   handleAnswer,
   type MessageOf,
   type outcome,
   reserve,
   reserved,
+  subjectOf,
 } from "@baton/protocol";
 import { type PoolSettings, type SchedulerPorts, SchedulerShell } from "@baton/scheduler-shell";
 import type { DecodeMetricDefinitions } from "./metrics.ts";
@@ -96,11 +97,20 @@ export function createDecodeScheduler(
     }
     const leaseMs = config.handleLeaseMs ?? connector.handleLeaseMs;
     const { handleId, ageMs } = message;
-    const prefill = workerKey(message.prefill);
-    return pool.claim(
-      { key: attemptKey(message), prefill, handleId, leaseMs, ageMs },
-      clock.nowMs(),
-    );
+    const key = attemptKey(message);
+    return pool.claim({ key, worker: message.prefill, handleId, leaseMs, ageMs }, clock.nowMs());
+  }
+
+  /** Prefill workers that restarted took their blocks with them. */
+  function onPrefillFleet(payload: Uint8Array): void {
+    const message = shell.read(fleet.decode(payload));
+    for (const { workerId, incarnation } of message?.workers ?? []) {
+      if (incarnation === null) continue;
+      const count = pool.prefillLife({ workerId, incarnation });
+      if (count === 0) continue;
+      metrics.counter("baton_transfer_handles_fenced_total").add(count);
+      ports.logger.warn({ workerId, count }, "handles void: their prefill worker restarted");
+    }
   }
 
   function onOutcome(message: MessageOf<typeof outcome>): void {
@@ -132,6 +142,8 @@ export function createDecodeScheduler(
     async start() {
       shell.serve("reserve", onReserve);
       shell.serve("handle", onHandle);
+      const prefillFleet = subjectOf(config.model, "prefill", "fleet");
+      ports.bus.subscribe(prefillFleet, {}, ({ payload }) => onPrefillFleet(payload));
       await shell.start();
     },
     missing: () => shell.missing(),

@@ -8,6 +8,11 @@ export const metricDefinitions = defineMetrics({
     help: "KV handles that frontends asked to present, by answer.",
     labels: ["result"],
   },
+  baton_transfer_handles_fenced_total: {
+    kind: "counter",
+    help: "Open handles that became void because their prefill worker restarted.",
+    labels: [],
+  },
   baton_transfer_open_handles: {
     kind: "gauge",
     help: "Handles that are claimed and not yet pulled, released or fenced.",

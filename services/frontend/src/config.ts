@@ -37,6 +37,9 @@ export const configSchema = z.strictObject({
         description: "Plans per request: 2 means one more after a failed leg.",
       })
       .default(2),
+    placeDeadlineMs: field
+      .durationMs({ min: 1, description: "Longest wait for a prefill worker to be chosen." })
+      .default(10_000),
     reserveDeadlineMs: field
       .durationMs({
         min: 1,

@@ -55,7 +55,8 @@ export class Planner {
     const deadlineMs = this.#leftMs(request);
     const payload = place.encode({ ...this.#base(request, attempt, deadlineMs), excluded });
     const subject = subjectOf(request.model, "prefill", "place");
-    const reply = await this.#ports.bus.request(subject, payload, { deadlineMs });
+    const waitMs = Math.min(this.#config.placeDeadlineMs, deadlineMs);
+    const reply = await this.#ports.bus.request(subject, payload, { deadlineMs: waitMs });
     if (!reply.ok) return fail(planError(reply.error, request.model));
     const answer = placed.decode(reply.value);
     if (!answer.ok) return answer;

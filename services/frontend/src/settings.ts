@@ -9,6 +9,7 @@ export interface FrontendConfig {
   readonly requestsLiveMax: number;
   readonly deadlineMs: number;
   readonly attemptsMax: number;
+  readonly placeDeadlineMs: number;
   readonly reserveDeadlineMs: number;
   readonly claimDeadlineMs: number;
   readonly drainMsMax: number;

@@ -28,6 +28,7 @@ const config: FrontendConfig = {
   requestsLiveMax: 100,
   deadlineMs: 600_000,
   attemptsMax: 2,
+  placeDeadlineMs: 600_000,
   reserveDeadlineMs: 250,
   claimDeadlineMs: 2_000,
   drainMsMax: 500,

@@ -289,7 +289,7 @@ t.test("a restarted worker is empty: its leases and its blocks are gone", async 
   const offers = await offersOf(rig, "r2", promptOf(prompt));
   const offer = offers.find((each) => each.worker.workerId === "p1")!;
   t.same(offer.cachedTokens, { gpu: 0, host: 0, disk: 0 });
-  t.equal(offer.worker.incarnation, "200.2");
+  t.equal(offer.worker.incarnation, "200.1");
   rig.frontend.end("r1");
   rig.frontend.end("r2");
   rig.kv.feedOf("p1")!.push([stored(prompt)]);
