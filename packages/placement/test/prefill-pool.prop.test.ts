@@ -116,7 +116,7 @@ t.test("the holder's queue is weighed against computing elsewhere", async (t) =>
   const pool = newPool(2);
   pool.applyEvent("p1", stored(prompt(0, 0, 0), 256));
   const seen: string[] = [];
-  for (let id = 0; id < 16; id++) seen.push(winnerOf(pool.place(prompt(id, 5_000, 256), at(0))));
+  for (let id = 0; id < 24; id++) seen.push(winnerOf(pool.place(prompt(id, 5_000, 256), at(0))));
   t.equal(seen[0], "p1");
   t.ok(seen.includes("p0"), `waiting for the holder costs too much at some point: ${seen}`);
 });
