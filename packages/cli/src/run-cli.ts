@@ -21,7 +21,7 @@ Usage: npm run baton -- COMMAND [options]        (npm start is short for COMMAND
   help [COMMAND]        this text, or a command's own
 
 Every command has --help. Exit codes: 0 well, 1 the work failed, 64 bad usage or configuration,
-69 something it needs is unavailable, 70 crash, 71 port in use, 75 drain deadline passed.
+69 something it needs is unavailable or its port is taken, 70 crash, 75 drain deadline passed.
 `;
 
 /** Runs one command; resolves with the exit code. */

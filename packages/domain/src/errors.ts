@@ -217,7 +217,7 @@ export const errorCatalogue = {
     null,
     true,
     "NATS cannot be reached at start.",
-    "Check bus.url and that nats-server runs, or leave bus.url out for the embedded bus.",
+    "Check bus.url and that nats-server runs, or use npm start without --nats, which needs none.",
   ),
   BATON_BUS_UNAUTHORIZED: entry(
     "bus",

@@ -47,7 +47,7 @@ export function decodeCost(
   const capacity = candidate.kvCapacityTokens;
   const fillRatio = capacity === null ? null : after.kvTokens / capacity;
   if (fillRatio !== null && fillRatio > fillRatioMax) {
-    const free = Math.max(0, Math.floor(capacity! * fillRatioMax) - candidate.kvTokens);
+    const free = Math.max(0, usableTokens(capacity!) - candidate.kvTokens);
     return rejectedDecode(candidate.worker, `room for ${free} tokens, ${tokens} needed`);
   }
   const fullMs =
@@ -65,6 +65,11 @@ export function decodeCost(
   ];
   const costMs = candidate.transferMs + candidate.localPrefillMs + decodeMs + damageMs + fullMs;
   return { worker: candidate.worker, rejected: null, terms, costMs };
+}
+
+/** What may be promised of a worker's KV cache. */
+export function usableTokens(capacityTokens: number): number {
+  return Math.floor(capacityTokens * fillRatioMax);
 }
 
 export function rejectedDecode(worker: WorkerIdentity, reason: string): CandidateRecord {

@@ -79,7 +79,8 @@ export class DecodePool {
       tieDraw: moment.tieDraw,
       reason: pick.reason,
     };
-    if (pick.winner === null) return { record, reservation: fail(refusal(pick.reason, scores)) };
+    if (pick.winner === null)
+      return { record, reservation: fail(refusal(this.#view, pick.reason, scores, need)) };
     const view = this.fleet.get(pick.winner.workerId)!;
     const isRemote = offer !== null && !offer.isAggregated;
     this.#hold(request, view, need, isRemote ? offer.worker : null);

@@ -2,7 +2,7 @@ import { type BatonError, batonError, type CandidateRecord, workerKey } from "@b
 import type { Fleet, LeaseLedger, LoadLease, WorkerView } from "@baton/fleet";
 import { prefillMs } from "@baton/perf-model";
 import type { TransferLedger } from "@baton/transfer";
-import { decodeCost, rejectedDecode } from "./decode-cost.ts";
+import { type DecodeNeed, decodeCost, rejectedDecode, usableTokens } from "./decode-cost.ts";
 import type { DecodePoolOptions, ReserveRequest } from "./decode-types.ts";
 
 export interface DecodeLease extends LoadLease {
@@ -120,8 +120,22 @@ export function ownLoad(
 }
 
 /** Why nobody was chosen, as an error for the client. */
-export function refusal(reason: string, scores: readonly DecodeScore[]): BatonError {
+export function refusal(
+  pool: DecodeView,
+  reason: string,
+  scores: readonly DecodeScore[],
+  need: DecodeNeed,
+): BatonError {
   const lacksRoom = scores.some((each) => each.obstacle === "room");
+  const capacities = pool.fleet.workers().map(({ signals }) => signals.kvCapacityTokens);
+  const most = Math.max(
+    ...capacities.map((each) => (each.kind === "known" ? usableTokens(each.value) : Infinity)),
+  );
+  const tokens = need.promptTokens + need.outputTokens;
+  if (lacksRoom && tokens > most) {
+    const message = `Prompt and answer need ${tokens} tokens of KV cache; the largest worker has room for ${most}.`;
+    return batonError("BATON_BAD_REQUEST", message, { param: "max_tokens" });
+  }
   if (lacksRoom) return batonError("BATON_SATURATED", reason, { retryAfterS: 1 });
   const isMismatch = scores.some((each) => each.obstacle === "connector");
   return batonError(isMismatch ? "BATON_NO_COMPATIBLE_PAIR" : "BATON_NO_DECODE_WORKER", reason);

@@ -17,6 +17,7 @@ import {
   type PrefillView,
   saturated,
   scorePrefill,
+  tooLongFor,
 } from "./prefill-score.ts";
 import type {
   PlaceRequest,
@@ -76,6 +77,8 @@ export class PrefillPool {
       tieDraw: moment.tieDraw,
       reason: pick.reason,
     };
+    const tooLong = tooLongFor(this.#view, request);
+    if (pick.winner === null && tooLong !== null) return { record, offers: fail(tooLong) };
     if (pick.winner === null) {
       return { record, offers: fail(batonError("BATON_NO_PREFILL_WORKER", pick.reason)) };
     }

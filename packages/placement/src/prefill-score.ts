@@ -110,6 +110,19 @@ function rejectedCost(of: { worker: CandidateRecord["worker"]; rejected: string 
   };
 }
 
+/** The prompt exceeds what any worker takes: no wait and no retry can help. Null otherwise. */
+export function tooLongFor(view: PrefillView, request: PlaceRequest): BatonError | null {
+  const limits = view.fleet.workers().map((worker) => worker.maxModelLenTokens);
+  const most = limits.reduce((max, each) =>
+    max === null || each === null ? null : Math.max(max, each),
+  );
+  const { promptTokens } = request;
+  if (most === null || most === undefined || promptTokens === null || promptTokens < most)
+    return null;
+  const message = `The prompt has ${promptTokens} tokens; with an answer at most ${most} fit.`;
+  return batonError("BATON_BAD_REQUEST", message);
+}
+
 /** The least loaded worker is busy for longer than requests are kept. */
 export function saturated(waitMs: number, waitMsMax: number): BatonError {
   const retryAfterS = Math.max(1, Math.ceil((waitMs - waitMsMax) / 1_000));

@@ -111,6 +111,15 @@ t.test("a report taken while our own requests ran does not outlive them", async 
   );
 });
 
+t.test("what no worker can ever hold is the client's fault, not a matter of waiting", async (t) => {
+  const pool = newPool(2);
+  const huge = request(0, { promptTokens: 99_000, maxOutputTokens: 10 });
+  t.match(pool.reserve(huge, at(0)).reservation, {
+    ok: false,
+    error: { code: "BATON_BAD_REQUEST", message: /99010 tokens.*98000/ },
+  });
+});
+
 t.test("a worker of another protocol is never paired", async (t) => {
   const pool = newPool(2, { connector: "none" });
   t.match(pool.reserve(request(0), at(0)).reservation, {

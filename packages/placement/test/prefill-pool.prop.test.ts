@@ -154,6 +154,17 @@ t.test("who may not take the request is named with the reason", async (t) => {
   t.equal(result.record.winner, null);
 });
 
+t.test("a prompt that no worker takes is the client's fault, also when all are down", async (t) => {
+  const pool = newPool(2);
+  for (const name of ["p0", "p1"])
+    pool.applyProbe(name, { ...answered(), maxModelLenTokens: 1_024 } as Probe);
+  const refused = { ok: false, error: { code: "BATON_BAD_REQUEST", message: /1100 tokens.*1024/ } };
+  t.match(pool.place(prompt(0, 1_100, 0), at(0)).offers, refused);
+  pool.applyUnreachable("p1", "ECONNREFUSED");
+  t.match(pool.place(prompt(1, 1_100, 0), at(0)).offers, refused);
+  t.equal(pool.place(prompt(2, 1_000, 0), at(0)).offers.ok, true);
+});
+
 t.test("a wait beyond the limit is turned away with the time to come back", async (t) => {
   const pool = newPool(1, { waitMsMax: 1_000 });
   const codes = Array.from(

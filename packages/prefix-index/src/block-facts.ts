@@ -10,9 +10,17 @@ export type HeldCopies = [number, number, number];
 /** An engine may announce a block once per copy; a count is a hint and stays small. */
 const copiesMax = 8;
 
+/**
+ * Engine hashes of blocks that lie nowhere any more, kept per worker for announcements of outer tiers
+ * that name a block by its engine hash alone.
+ */
+const ghostsMax = 65_536;
+
 interface WorkerFacts {
-  /** Engine hash → our chained hash of the same block. The dictionary outlives the residency. */
+  /** Engine hash → our chained hash of the same block. */
   readonly byEngineHash: Map<bigint, bigint>;
+  /** Those of `byEngineHash` without residency, oldest first. */
+  readonly ghosts: Set<bigint>;
   blockSizeTokens: number | null;
 }
 
@@ -42,6 +50,13 @@ export class BlockFacts {
 
   get blockCount(): number {
     return this.#holders.size;
+  }
+
+  /** Engine hashes that are remembered, over all workers. */
+  get engineHashCount(): number {
+    let count = 0;
+    for (const facts of this.#workers.values()) count += facts.byEngineHash.size;
+    return count;
   }
 
   blockSizeTokens(worker: string): number | null {
@@ -97,6 +112,7 @@ export class BlockFacts {
     const stored = blockKeys(hashes);
     for (let at = 0; at < stored.length; at++) {
       facts.byEngineHash.set(engineKeys[at]!, stored[at]!);
+      facts.ghosts.delete(engineKeys[at]!);
       this.#add(worker, stored[at]!, tier);
     }
     return { stored, ignored: null };
@@ -114,6 +130,7 @@ export class BlockFacts {
       const key = facts.byEngineHash.get(engineKey);
       if (key === undefined) continue;
       this.#add(worker, key, tier);
+      facts.ghosts.delete(engineKey);
       stored.push(key);
     }
     const ignored = stored.length === engineKeys.length ? null : "placeholder of an unknown hash";
@@ -127,7 +144,12 @@ export class BlockFacts {
     for (const engineKey of blockKeys(event.engineHashes)) {
       const key = facts.byEngineHash.get(engineKey);
       if (key === undefined) unknownHashes += 1;
-      else this.#subtract(worker, key, tier);
+      else if (this.#subtract(worker, key, tier)) facts.ghosts.add(engineKey);
+    }
+    for (const oldest of facts.ghosts) {
+      if (facts.ghosts.size <= ghostsMax) break;
+      facts.ghosts.delete(oldest);
+      facts.byEngineHash.delete(oldest);
     }
     return {
       stored: nothing,
@@ -153,25 +175,29 @@ export class BlockFacts {
     copies[at] = Math.min(copies[at]! + 1, copiesMax);
   }
 
-  /** A removal from an unknown medium clears the block: believing in too little costs less. */
-  #subtract(worker: string, key: bigint, tier: Tier | "unknown"): void {
+  /**
+   * A removal from an unknown medium clears the block: believing in too little costs less. True when
+   * the block now lies nowhere on the worker.
+   */
+  #subtract(worker: string, key: bigint, tier: Tier | "unknown"): boolean {
     const holders = this.#holders.get(key);
     const copies = holders?.get(worker);
-    if (holders === undefined || copies === undefined) return;
+    if (holders === undefined || copies === undefined) return true;
     if (tier === "unknown") copies.fill(0);
     else {
       const at = tiers.indexOf(tier);
       copies[at] = Math.max(0, copies[at]! - 1);
     }
-    if (copies.some((count) => count > 0)) return;
+    if (copies.some((count) => count > 0)) return false;
     holders.delete(worker);
     if (holders.size === 0) this.#holders.delete(key);
+    return true;
   }
 
   #factsOf(worker: string): WorkerFacts {
     let facts = this.#workers.get(worker);
     if (facts === undefined) {
-      facts = { byEngineHash: new Map(), blockSizeTokens: null };
+      facts = { byEngineHash: new Map(), ghosts: new Set(), blockSizeTokens: null };
       this.#workers.set(worker, facts);
     }
     return facts;

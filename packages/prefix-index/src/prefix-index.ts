@@ -23,6 +23,7 @@ export interface ApplyResult {
 
 export interface IndexStats {
   readonly blocks: number;
+  readonly engineHashes: number;
   readonly predictedAttempts: number;
 }
 
@@ -95,7 +96,11 @@ export class PrefixIndex {
   }
 
   stats(): IndexStats {
-    return { blocks: this.#facts.blockCount, predictedAttempts: this.#predictions.attemptCount };
+    return {
+      blocks: this.#facts.blockCount,
+      engineHashes: this.#facts.engineHashCount,
+      predictedAttempts: this.#predictions.attemptCount,
+    };
   }
 
   /**

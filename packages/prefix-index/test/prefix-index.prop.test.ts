@@ -216,3 +216,28 @@ t.test("a thousand host blocks count as themselves and weigh three quarters", as
 t.test("hashes of one path agree between a request and its events", async (t) => {
   t.equal(hashHex(hashesOf([0, 1]), 0), hashHex(hashesOf([0]), 0));
 });
+
+t.test("stored and removed blocks leave a bounded memory behind", async (t) => {
+  const index = new PrefixIndex({ model, tierOf });
+  const base = storeEvent("a", [0], "gpu") as Extract<KvEvent, { kind: "stored" }>;
+  for (let n = 1; n <= 100_000; n++) {
+    const engineHashes = hashFromBigInt(BigInt(n));
+    const tokenIds = Uint32Array.from({ length: size }, () => n);
+    index.apply("a", { ...base, engineHashes, tokenIds });
+    index.apply("a", { kind: "removed", engineHashes, medium: "gpu", groupIndex: 0 });
+  }
+  t.match(index.stats(), { blocks: 0, engineHashes: 65_536 });
+  const last = hashFromBigInt(100_000n);
+  const host: KvEvent = {
+    ...base,
+    engineHashes: last,
+    medium: "host",
+    tokenIds: new Uint32Array(),
+    blockSizeTokens: 0,
+  };
+  t.match(
+    index.apply("a", host),
+    { storedBlocks: 1, ignored: null },
+    "a late placeholder still resolves",
+  );
+});

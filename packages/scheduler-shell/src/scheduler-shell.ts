@@ -235,6 +235,10 @@ export class SchedulerShell {
       isLeaving: this.#isLeaving,
     });
     const sent = this.#ports.bus.publish(this.subject("fleet"), payload);
-    if (!sent.ok) this.#ports.logger.debug({ code: sent.error.code }, "fleet not told");
+    if (sent.ok) return;
+    const { code, message } = sent.error;
+    // Too large a pool stays silent until somebody acts; an outage ends by itself.
+    const level = code === "BATON_BUS_PAYLOAD_TOO_LARGE" ? "error" : "debug";
+    this.#ports.logger[level]({ code, problem: message }, "fleet not told");
   }
 }

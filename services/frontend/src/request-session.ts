@@ -138,9 +138,15 @@ export class RequestSession {
 
   #claim(attempt: number, plan: Plan): void {
     const facts = this.#legs.handleFacts();
+    const askedAtMs = this.#ports.clock.nowMs();
     void this.#planner.claim(this.#request, attempt, plan, facts).then((answer) => {
-      if (answer.kind === "claimed") this.step({ kind: "claimed", attempt });
-      else this.step({ kind: "claim-refused", attempt, reason: answer.reason });
+      const waitedMs = this.#ports.clock.nowMs() - askedAtMs;
+      if (answer.kind === "refused") {
+        this.step({ kind: "claim-refused", attempt, reason: answer.reason });
+      } else if (waitedMs > answer.presentWithinMs) {
+        const reason = `the grant came ${Math.round(waitedMs)} ms late`;
+        this.step({ kind: "claim-refused", attempt, reason });
+      } else this.step({ kind: "claimed", attempt });
     });
   }
 
