@@ -255,7 +255,7 @@ t.test("without replay nothing of a dead life stays, and a gap makes the feed lo
       const newest = life.life * 1e6 + life.published - 1;
       if (applied.times.at(-1) !== newest) throw new Error("the newest message is not applied");
     }),
-    { numRuns: 150 },
+    { numRuns: 500 },
   );
   t.ok(lossy > 5, `some were lossy: ${lossy}`);
   t.end();

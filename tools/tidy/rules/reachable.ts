@@ -35,6 +35,8 @@ function isEntry({ packages }: Workspace, { path, role, package: owner }: Source
   return (
     owner.entries.includes(path) ||
     (isMain && role !== "test") ||
+    // Images start it.
+    path.startsWith("deploy/docker/") ||
     // Benchmarks are started by name.
     (path.startsWith("bench/") && path.endsWith(".bench.ts") && packages.size > 0)
   );
