@@ -95,7 +95,8 @@ export class EngineLegs {
     const sentAtMs = this.#ports.clock.nowMs();
     const relay = new Relay({
       sink: this.#sink,
-      isStream: this.#parsed.isStream,
+      // The leg that only frees blocks asks for a stream, to be told of the first byte.
+      isStream: isAbandoned || this.#parsed.isStream,
       where: `decode worker ${worker.workerId} at ${worker.url}`,
       onEvent: (event) => this.#onRelay(attempt, event, sentAtMs),
     });

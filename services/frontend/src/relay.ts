@@ -32,6 +32,8 @@ export class Relay implements EngineHandler {
   #exchange: EngineExchange | null = null;
   #status = 0;
   #headers: Readonly<Record<string, string>> = {};
+  /** Success by its status, and not by what it brings: read to its end and dropped. */
+  #isGarbage = false;
   #isStarted = false;
   #isOpen = false;
   /** The first bytes, while the one who decides is told of them. */
@@ -89,9 +91,11 @@ export class Relay implements EngineHandler {
   onHead(status: number, headers: Readonly<Record<string, string>>): void {
     this.#status = status;
     this.#headers = headers;
+    this.#isGarbage = status === 200 && !this.#hasRightType();
   }
 
   onData(bytes: Uint8Array): void {
+    if (this.#isGarbage) return;
     if (this.#status !== 200) {
       this.#refusalBytes += bytes.length;
       if (this.#refusalBytes <= refusalBytesMax) this.#refusal.push(new Uint8Array(bytes));
@@ -109,6 +113,13 @@ export class Relay implements EngineHandler {
   }
 
   onEnd(): void {
+    if (this.#isGarbage) {
+      const type = this.#headers["content-type"] ?? "nothing";
+      const message = `${this.#where} answered 200 with ${type}`;
+      const error = batonError("BATON_ENGINE_GARBAGE", message);
+      this.#onEvent({ kind: "failed", error, isWorkerFault: true });
+      return;
+    }
     if (this.#status !== 200) {
       this.#judge();
       return;
@@ -122,6 +133,13 @@ export class Relay implements EngineHandler {
     }
     if (this.#isOpen) this.#sink.end();
     this.#onEvent({ kind: "ended", outputTokens: this.#usage.read()?.completionTokens ?? null });
+  }
+
+  /** A proxy's error page with status 200 must not reach a client as its answer. */
+  #hasRightType(): boolean {
+    const type = this.#headers["content-type"];
+    if (type === undefined) return true; // it does not say, which is no lie
+    return type.startsWith(this.#isStream ? "text/event-stream" : "application/json");
   }
 
   onFault({ error }: { readonly error: BatonError }): void {
