@@ -11,7 +11,7 @@ import {
   metricDefinitions as prefillMetrics,
   configSchema as prefillSchema,
 } from "@baton/prefill-scheduler";
-import { renderConfigDoc, renderMetricsDoc } from "@baton/service-host";
+import { processMetricDefinitions, renderConfigDoc, renderMetricsDoc } from "@baton/service-host";
 import { renderErrorsDoc } from "./errors-doc.ts";
 
 export interface GeneratedDoc {
@@ -47,12 +47,15 @@ export const generatedDocs: readonly GeneratedDoc[] = [
   {
     path: "docs/metrics.md",
     title: "Metrics",
-    intro: "Served in the Prometheus text format at `/metrics` of each service's admin port.",
+    intro:
+      "Served in the Prometheus text format at `/metrics`: by the frontend on the port of its API, " +
+      "by the schedulers on their admin port.",
     render: () =>
       [
         renderMetricsDoc("frontend", frontendMetrics),
         renderMetricsDoc("prefill-scheduler", prefillMetrics),
         renderMetricsDoc("decode-scheduler", decodeMetrics),
+        renderMetricsDoc("every service", processMetricDefinitions),
       ].join("\n"),
   },
 ];

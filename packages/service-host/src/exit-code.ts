@@ -4,6 +4,8 @@ import type { BatonError } from "@baton/domain";
 export const exitOk = 0;
 /** The configuration has problems (EX_USAGE, as linkerd2-proxy does). */
 export const exitConfig = 64;
+/** Input that was named has a mistake, e.g. a row of a trace (EX_DATAERR). */
+export const exitData = 65;
 /** Something needed is not there: the bus cannot be reached, the port is taken (EX_UNAVAILABLE). */
 export const exitUnavailable = 69;
 /** A bug: an invariant, an uncaught exception or an unhandled rejection (EX_SOFTWARE). */
@@ -22,6 +24,8 @@ export function exitCodeOf(error: BatonError): number {
   switch (error.code) {
     case "BATON_CONFIG_INVALID":
       return exitConfig;
+    case "BATON_TRACE_INVALID":
+      return exitData;
     case "BATON_BUS_UNREACHABLE":
     case "BATON_BUS_CLOSED":
     case "BATON_BUS_NO_RESPONDER":

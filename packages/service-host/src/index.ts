@@ -20,6 +20,7 @@ export {
   exitCodeOf,
   exitConfig,
   exitCrash,
+  exitData,
   exitDrainCut,
   exitOk,
   exitSystem,

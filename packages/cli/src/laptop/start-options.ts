@@ -18,7 +18,7 @@ Your own engines (then none is simulated):
   --kv-events ENDPOINT     ZMQ endpoint of the n-th --prefill-url, e.g. tcp://10.0.0.1:5557
   --model NAME             served model name (asked of the engines)
 
-Replay a trace and exit (0 only if every request ended well):
+Replay a trace and exit (0 only if every request ended well, 65 if a row is broken):
   --replay [TRACE]         Mooncake format, JSON lines; without TRACE a small generated one
   --limit N                only the first N rows
   --concurrency N          closed loop with N requests at a time, instead of the trace's times
