@@ -29,8 +29,8 @@ export interface Counts {
   readonly skipped: number;
 }
 
-export function countsText({ passed, failed, skipped }: Counts): string {
-  return `${passed} passed, ${failed} failed${skipped > 0 ? `, ${skipped} skipped` : ""}`;
+export function countsText({ passed, failed }: Counts): string {
+  return `${passed} passed, ${failed} failed`;
 }
 
 function failureText({ name, diagnostics }: Failure): string {

@@ -49,7 +49,9 @@ export function runAll(options: RunOptions): Run {
       counts.failed = 1;
       failed.push("no test ran");
     }
-    options.write(`\n${failed.map((name) => `failed: ${name}\n`).join("")}${countsText(counts)}\n`);
+    const names = failed.map((name) => `failed: ${name}\n`).join("");
+    const skipped = counts.skipped > 0 ? `${counts.skipped} skipped, named above\n` : "";
+    options.write(`\n${names}${skipped}${countsText(counts)}\n`);
     return counts;
   })();
   return { finished, stop };
